@@ -1,0 +1,30 @@
+"""querist asks four questions of a neural network and answers each beside its null."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from querist._lazy import attach
+
+if TYPE_CHECKING:
+    from querist import weights
+    from querist.reports.result import Result
+
+__version__ = "0.1.0"
+
+__all__ = ["Result", "__version__", "weights"]
+
+
+def _rooms() -> dict[str, tuple[str, ...]]:
+    return {"querist.reports.result": ("Result",)}
+
+
+_getattr, __dir__ = attach(__name__, _rooms())
+
+
+def __getattr__(name: str):
+    if name == "weights":
+        import importlib
+
+        return importlib.import_module("querist.weights")
+    return _getattr(name)

@@ -1,0 +1,1 @@
+"""Run folders and in-memory results become pages for people."""

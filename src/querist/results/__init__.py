@@ -1,0 +1,1 @@
+"""What an answer is made of: findings, tables, figures, a layout, a summary, and gates on them."""

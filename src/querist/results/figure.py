@@ -1,0 +1,29 @@
+"""Figures: plotly's JSON form (traces and layout as plain values), with the table they were drawn from."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+__all__ = ["Figure"]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure.
+
+    `name` is its file name without ending; `data` and `layout` are plotly traces and layout as plain JSON values without
+    colours of text or background, which the page sets for light and dark; `table` names the table it was drawn from;
+    `caption` says in plain words what it shows and how to read it.
+    """
+
+    name: str
+    title: str
+    caption: str
+    data: list[dict[str, Any]]
+    layout: dict[str, Any] = field(default_factory=dict)
+    table: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """All fields as plain JSON values."""
+        return asdict(self)

@@ -1,0 +1,130 @@
+"""The study: what is asked, cut into independent units, and how their tables become an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from querist.errors import BadOption, UnknownName, near
+from querist.results.figure import Figure
+from querist.results.finding import Finding
+from querist.results.layout import Layout
+from querist.results.question import Question
+from querist.results.table import TableSpec
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Answer", "Study", "StudyConfig", "Unit", "bad_option"]
+
+
+class StudyConfig(BaseModel):
+    """What every study is told: fields that change its numbers, and nothing else."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=False)
+
+    seed: int = Field(default=0, ge=0, description="Root of every random stream.")
+    device: str = Field(default="auto", description="Where tensors are computed: auto, cpu, cuda, cuda:N or mps.")
+
+    @classmethod
+    def build(cls, config: Self | None = None, /, **fields: Any) -> Self:
+        """A config from fields, or from another config with some fields replaced.
+
+        Raises UnknownName for a field that does not exist and BadOption for a value that is not allowed.
+        """
+        unknown = sorted(set(fields) - set(cls.model_fields))
+        if unknown:
+            raise UnknownName(
+                "No such option", value=unknown[0], allowed=near(unknown[0], cls.model_fields, 8), mend="Name one of these"
+            )
+        try:
+            return cls(**{**(config.model_dump() if config is not None else {}), **fields})
+        except ValidationError as error:
+            raise bad_option(error) from None
+
+
+def bad_option(error: ValidationError) -> BadOption:
+    """pydantic's report of the first bad field as one message of ours."""
+    first = error.errors(include_url=False)[0]
+    name = ".".join(str(part) for part in first["loc"]) or "options"
+    wanted = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    others = len(error.errors()) - 1
+    return BadOption(
+        f"The option {name} cannot be this",
+        value=first["input"],
+        allowed=wanted,
+        mend=f"{others} more options are wrong" if others else None,
+    )
+
+
+C = TypeVar("C", bound=StudyConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One independent piece of a study.
+
+    `key` is stable and unique within its stage; `payload` plain JSON values; `cost` an estimate in seconds on one core;
+    `threads` the number of threads it may use (1 unless the study asks for more).
+    """
+
+    key: str
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    cost: float = 0.0
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a study ends with. `summary` holds the room's own keys; `passed_over` is a list of {what, reason}."""
+
+    tables: Mapping[str, pl.DataFrame]
+    findings: Sequence[Finding]
+    figures: Sequence[Figure]
+    layout: Layout
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+    passed_over: Sequence[Mapping[str, str]] = ()
+
+
+class Study(Generic[C]):
+    """Base of every study: pure functions of its config (and of data held in memory), unaware of any run folder.
+
+    A study is picklable. One that holds data in memory overrides `portable`, which writes them once into `folder` and
+    returns a study that reads them from there, so that units can cross processes.
+    """
+
+    room: ClassVar[str]
+    command: ClassVar[str]
+    version: ClassVar[int] = 1
+    stages: ClassVar[tuple[str, ...]] = ("work",)
+    tables: ClassVar[tuple[TableSpec, ...]] = ()
+    """Specifications of every table that units or `finish` return."""
+    questions: ClassVar[tuple[Question, ...]] = ()
+
+    def check(self, config: C) -> None:
+        """Raise BadInput for anything that can be known to be wrong before the work."""
+
+    def inputs(self, config: C) -> Mapping[str, str]:
+        """Name to content fingerprint of everything read: what a resumed run must find unchanged."""
+        return {}
+
+    def portable(self, config: C, folder: Path) -> Study[C]:
+        """A study equal to this one that needs nothing from this process's memory."""
+        return self
+
+    def units(self, config: C, stage: str, done: Mapping[str, pl.DataFrame]) -> Sequence[Unit]:
+        """The stage's independent units. `done` holds the joined tables of the stages before it."""
+        raise NotImplementedError
+
+    def work(self, config: C, unit: Unit, folder: Path) -> Mapping[str, Any]:
+        """One unit's tables (name to rows or frame). Large arrays go into `folder`, their paths into a table."""
+        raise NotImplementedError
+
+    def finish(self, config: C, tables: Mapping[str, pl.DataFrame]) -> Answer:
+        """Tables of all units, joined in key order, to the answer."""
+        raise NotImplementedError

@@ -1,0 +1,1 @@
+"""Data sets known by name: where each lies, its licence, its checksum."""

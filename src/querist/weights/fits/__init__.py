@@ -1,0 +1,1 @@
+"""Tail fits to a spectrum: power laws, alternatives, FARMS, ERG."""

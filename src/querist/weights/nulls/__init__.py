@@ -1,0 +1,1 @@
+"""What a spectrum would look like with nothing to find: random-matrix laws, resampled matrices, and the tests against them."""

@@ -1,0 +1,1 @@
+"""Layer matrices and their eigenvalue spectra."""

@@ -1,0 +1,191 @@
+"""The tables of the room: every column with its unit and meaning."""
+
+from __future__ import annotations
+
+from querist.results.table import Column, Kind, TableSpec
+
+__all__ = ["ADVICE", "CURVES", "LAYERS", "NULL_DRAWS", "PASSED_OVER", "SCAN_TABLES", "SPECTRA"]
+
+
+def _columns(kind: Kind, *described: tuple[str, str, str]) -> tuple[Column, ...]:
+    return tuple(Column(name, kind, meaning, unit) for name, unit, meaning in described)
+
+
+LAYERS = TableSpec(
+    name="layers",
+    meaning="One row per matrix. Eigenvalues λ are squared singular values, unnormalised; N is the shorter side.",
+    key=("layer_id",),
+    columns=(
+        *_columns("str", ("layer_id", "", "Tensor name, with the part of it where a tensor holds several matrices.")),
+        *_columns("str", ("name", "", "Name of the tensor in the source.")),
+        *_columns("list[str]", ("aliases", "", "Other names of the same tensor (tied weights).")),
+        *_columns(
+            "str",
+            ("kind", "", "Layer kind: linear, conv2d, lstm, attention, embedding, lora, expert, unknown…"),
+            ("part", "", "Which part of a fused tensor: q, k, v, a gate, a group, an expert; empty for a whole one."),
+        ),
+        *_columns("list[int]", ("shape", "", "Shape of the tensor in the source.")),
+        *_columns(
+            "int",
+            ("N", "", "Shorter side of the matrix: the number of eigenvalues of one matrix."),
+            ("M", "", "Longer side of the matrix."),
+        ),
+        *_columns("float", ("q", "", "Aspect ratio N/M.")),
+        *_columns(
+            "str",
+            ("dtype", "", "Number format in the source."),
+            ("status", "", "ok, short-tail, degenerate, nonfinite, approximate, passed-over or failed."),
+            ("reason", "", "Why the status is not ok."),
+            ("method", "", "How the eigenvalues were computed."),
+            ("precision", "", "exact (float64 Gram matrix) or fast (float32 singular values, ranks masked)."),
+            ("conv", "", "How a convolution became a matrix: flatten, slices or operator; empty for other kinds."),
+        ),
+        *_columns("float", ("scale", "", "max|W|, by which entries were divided before the Gram matrix was formed.")),
+        *_columns(
+            "float",
+            ("alpha", "", "Power-law density exponent of the tail by the fit that was asked for."),
+            ("alpha_low", "", "Lower end: α−1.96σ, widened over all xmin with D ≤ 1.1·min D."),
+            ("alpha_high", "", "Upper end: α+1.96σ, widened over all xmin with D ≤ 1.1·min D."),
+            ("sigma", "", "(α−1)/√n_tail: the standard error if tail eigenvalues were independent; they repel."),
+            ("xmin", "λ", "Smallest eigenvalue of the fitted tail."),
+            ("xmax", "λ", "Largest eigenvalue."),
+            ("D", "", "Kolmogorov–Smirnov distance between tail and fit."),
+        ),
+        *_columns("int", ("n_tail", "", "Eigenvalues in the fitted tail.")),
+        *_columns("str", ("xmin_search", "", "How xmin was searched: exact, grid or fixed.")),
+        *_columns(
+            "float",
+            ("alpha_mp", "", "The same fit on the matching Marchenko–Pastur quantiles."),
+            ("alpha_shuffle", "", "The same fit on shuffled copies, mean over replicas."),
+            ("alpha_hill", "", "Hill exponent over the upper half of the spectrum, density convention."),
+            ("alpha_hill_mp", "", "The same Hill exponent on the matching Marchenko–Pastur quantiles."),
+            ("alpha_peak", "", "csn fit with xmin within [0.95, 1.5] of the mode of the log histogram."),
+            ("alpha_farms", "", "Hill exponent over square windows of the matrix (FARMS)."),
+            ("alpha_weighted", "", "α·log10 λ_max."),
+            ("log_alpha_norm", "", "log10 Σλ^α."),
+            ("log_norm", "", "log10 Σλ, twice the log of the Frobenius norm."),
+            ("log_spectral_norm", "", "log10 λ_max."),
+            ("stable_rank", "", "Σλ/λ_max."),
+            ("entropy", "", "−Σp ln p / ln rank with p = λ/Σλ."),
+        ),
+        *_columns(
+            "int",
+            ("rank", "", "Eigenvalues above eps·λ_max·max(N, M)."),
+            ("rank_loss", "", "N minus rank, over all pooled matrices."),
+            ("weak_rank_loss", "", "Eigenvalues below 1e-6 in the source's own units."),
+        ),
+        *_columns(
+            "float",
+            ("sigma_mp", "", "Entry standard deviation of the fitted Marchenko–Pastur bulk."),
+            ("lambda_plus", "λ", "Upper edge of the fitted bulk."),
+            ("mp_softrank", "", "λ₊ over the larger of λ₊ and λ_max."),
+        ),
+        *_columns(
+            "int",
+            ("n_spikes", "", "Eigenvalues above the Tracy–Widom edge and both resampled maxima."),
+            ("n_spikes_tw", "", "Eigenvalues above the .99 Tracy–Widom edge alone: never evidence by itself."),
+        ),
+        *_columns(
+            "float",
+            ("bulk_ks", "", "N·sup|F−F_MP| after the spikes are removed."),
+            ("bulk_p", "", "p of bulk_ks under Gaussian entries."),
+            ("spike_p", "", "One-sided t prediction of log λ_max from the resampled maxima, the larger over nulls."),
+            ("spike_p_adj", "", "spike_p adjusted over all layers of the run (Benjamini–Hochberg)."),
+            ("spike_p_rank", "", "Rank of λ_max among the resampled maxima, the larger p over nulls."),
+            ("shuffle_distance", "", "Jensen–Shannon distance to shuffled copies, 100 log bins, mean over replicas."),
+            ("shuffle_distance_sd", "", "Standard deviation of that distance over replicas."),
+            ("null_distance", "", "Largest distance between two shuffled copies: what nothing looks like."),
+        ),
+        *_columns("int", ("rand_num_spikes", "", "Shuffled eigenvalues above their own edge (correlation traps).")),
+        *_columns("float", ("null_max_ratio", "", "Largest shuffled λ over its own fitted edge.")),
+        *_columns("int", ("n_erg", "", "Count of the ERG (trace-log) condition from the top.")),
+        *_columns("float", ("n_erg_mp", "", "The same count on Marchenko–Pastur quantiles.")),
+        *_columns("int", ("erg_gap", "", "n_erg − n_tail.")),
+        *_columns(
+            "float",
+            ("lr_exponential", "", "Vuong statistic of power law against exponential; positive favours the power law."),
+            ("lr_lognormal", "", "Vuong statistic of power law against lognormal; positive favours the power law."),
+            ("lr_truncated", "", "Log likelihood ratio of power law against truncated power law; never positive."),
+        ),
+        *_columns(
+            "str", ("phase", "", "random-like, bleeding-out, bulk+spikes, bulk-decay, heavy-tailed, rank-collapse.")
+        ),
+        *_columns(
+            "float",
+            ("phase_margin", "", "Smallest margin of the deciding statistics, in null standard deviations."),
+            ("phase_share", "", "Share of row-block deletions that give the same phase."),
+        ),
+        *_columns("int", ("denoised_rank", "", "Singular values above the optimal hard threshold.")),
+        *_columns("float", ("denoised_energy", "", "Share of Σλ that the Frobenius shrinker keeps.")),
+        *_columns(
+            "float",
+            ("lr_multiplier", "", "Learning-rate multiplier advised for this layer (advise=temp-balance)."),
+            ("sparsity", "", "Share of weights advised to prune (advise=alpha-pruning)."),
+        ),
+        *_columns("float", ("seconds", "s", "Time spent on this matrix.")),
+    ),
+)
+
+SPECTRA = TableSpec(
+    name="spectra",
+    meaning="Every eigenvalue of every matrix, with those of the resampled copies.",
+    columns=(
+        Column("layer_id", "str", "Which matrix."),
+        Column("kind", "str", "real, shuffle or signflip."),
+        Column("replica", "int", "Index of the resampled copy; null for the real one."),
+        Column("index", "int", "Position in ascending order."),
+        Column("eigenvalue", "float", "Squared singular value.", "λ"),
+    ),
+)
+
+CURVES = TableSpec(
+    name="curves",
+    meaning="What each candidate xmin of the csn search gives, thinned to at most 200 candidates a matrix.",
+    columns=(
+        Column("layer_id", "str", "Which matrix."),
+        Column("xmin", "float", "Candidate start of the tail.", "λ"),
+        Column("alpha", "float", "Exponent fitted there."),
+        Column("D", "float", "Kolmogorov–Smirnov distance of that fit."),
+        Column("n_tail", "int", "Eigenvalues in that tail."),
+        Column("hill", "float", "Hill exponent with this many tail eigenvalues."),
+    ),
+)
+
+NULL_DRAWS = TableSpec(
+    name="null_draws",
+    meaning="Largest eigenvalue of each resampled copy beside the real one.",
+    columns=(
+        Column("layer_id", "str", "Which matrix."),
+        Column("null", "str", "shuffle or signflip."),
+        Column("replica", "int", "Index of the copy."),
+        Column("lambda_max", "float", "Its largest eigenvalue.", "λ"),
+        Column("edge", "float", "Its own fitted Tracy–Widom edge, where its whole spectrum was computed.", "λ"),
+    ),
+)
+
+PASSED_OVER = TableSpec(
+    name="passed_over",
+    meaning="Tensors that were not analysed, each with its reason.",
+    columns=(
+        Column("what", "str", "Name of the tensor."),
+        Column("shape", "list[int]", "Its shape."),
+        Column("dtype", "str", "Its number format."),
+        Column("reason", "str", "Why it was passed over."),
+    ),
+)
+
+ADVICE = TableSpec(
+    name="advice",
+    meaning="Layer-wise advice with the exponent it rests on and the null of that exponent.",
+    key=("layer_id",),
+    columns=(
+        Column("layer_id", "str", "Which matrix."),
+        Column("method", "str", "temp-balance or alpha-pruning."),
+        Column("alpha", "float", "The exponent the advice rests on (one estimator for all layers)."),
+        Column("alpha_null", "float", "The same exponent on the null."),
+        Column("value", "float", "Learning-rate multiplier, or share of weights to prune."),
+        Column("reason", "str", "Why a layer was left alone; empty where it was not."),
+    ),
+)
+
+SCAN_TABLES = (LAYERS, SPECTRA, CURVES, NULL_DRAWS, PASSED_OVER, ADVICE)
