@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from querist.results.table import Column, Kind, TableSpec
 
-__all__ = ["ADVICE", "CURVES", "LAYERS", "NULL_DRAWS", "PASSED_OVER", "SCAN_TABLES", "SPECTRA"]
+__all__ = ["ADVICE", "CURVES", "ENTRIES", "LAYERS", "NULL_DRAWS", "PASSED_OVER", "SCAN_TABLES", "SPECTRA"]
 
 
 def _columns(kind: Kind, *described: tuple[str, str, str]) -> tuple[Column, ...]:
@@ -174,6 +174,18 @@ PASSED_OVER = TableSpec(
     ),
 )
 
+ENTRIES = TableSpec(
+    name="entries",
+    meaning="Histogram of a matrix's entries in units of their standard deviation, beside the normal density.",
+    columns=(
+        Column("layer_id", "str", "Which matrix."),
+        Column("left", "float", "Lower end of the bin.", "standard deviations"),
+        Column("right", "float", "Upper end of the bin.", "standard deviations"),
+        Column("share", "float", "Share of entries in the bin; the outermost bins hold all beyond."),
+        Column("normal", "float", "Share that normal entries would put there."),
+    ),
+)
+
 ADVICE = TableSpec(
     name="advice",
     meaning="Layer-wise advice with the exponent it rests on and the null of that exponent.",
@@ -188,4 +200,4 @@ ADVICE = TableSpec(
     ),
 )
 
-SCAN_TABLES = (LAYERS, SPECTRA, CURVES, NULL_DRAWS, PASSED_OVER, ADVICE)
+SCAN_TABLES = (LAYERS, SPECTRA, CURVES, NULL_DRAWS, ENTRIES, PASSED_OVER, ADVICE)

@@ -1,0 +1,1 @@
+"""The questions of every room, asked of bundled inputs."""

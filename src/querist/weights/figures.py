@@ -1,0 +1,237 @@
+"""The figures of a scan, each drawn from a table of the run: an overview of all layers, and eight views of one layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from querist.results.charts import Axes, Mark, Series, by_depth, ccdf, histogram, lines, stack, strip
+from querist.results.figure import Figure
+
+__all__ = ["LAYER_FIGURES", "PHASES", "figure_name", "layer_figures", "overview"]
+
+PHASES = ("random-like", "bleeding-out", "bulk+spikes", "bulk-decay", "heavy-tailed", "rank-collapse")
+
+LAYER_FIGURES = ("esd", "ccdf", "bulk", "nulls", "hill", "xmin", "values", "entries")
+
+
+def figure_name(layer: str, view: str) -> str:
+    """File name of a layer's figure: letters, digits, dot and dash only, different for different layers."""
+    safe = "".join(c if c.isalnum() or c in ".-" else "-" for c in layer)
+    if safe != layer:
+        import hashlib
+
+        safe += "-" + hashlib.sha256(layer.encode()).hexdigest()[:6]
+    return f"{view}.{safe}"
+
+
+def overview(layers: pl.DataFrame) -> Figure:
+    """α by depth with its interval and null band, spikes, and the phase of every layer."""
+    rows = layers.filter(pl.col("alpha_hill").is_not_null() | pl.col("alpha").is_not_null())
+    labels = rows["layer_id"].to_list()
+    alpha = by_depth(
+        {"α": _floats(rows, "alpha"), "α by Hill": _floats(rows, "alpha_hill")},
+        labels,
+        Axes("layer, in order of the source", "exponent"),
+        low=_floats(rows, "alpha_low"),
+        high=_floats(rows, "alpha_high"),
+        null=_null_band(rows),
+    )
+    spikes = by_depth(
+        {
+            "spikes beyond all nulls": _floats(rows, "n_spikes"),
+            "beyond Tracy–Widom alone": _floats(rows, "n_spikes_tw"),
+        },
+        labels,
+        Axes("layer, in order of the source", "eigenvalues"),
+    )
+    phases = strip(labels, rows["phase"].to_list(), Axes("layer, in order of the source", ""), order=PHASES)
+    data, layout = stack([("Tail exponent", alpha), ("Spikes", spikes), ("Phase", phases)])
+    return Figure(
+        name="overview",
+        title="All layers by depth",
+        caption="Top: the exponent of each layer with its interval; the grey band is what the same fit gives on the matching "
+        "Marchenko–Pastur law and on shuffled copies, so a point inside it says nothing about training. Middle: "
+        "eigenvalues beyond every null, beside those beyond the Tracy–Widom edge alone. Bottom: the phase.",
+        data=data,
+        layout=layout,
+        table="layers",
+    )
+
+
+def _null_band(rows: pl.DataFrame) -> Series:
+    mp, shuffle = _floats(rows, "alpha_mp"), _floats(rows, "alpha_shuffle")
+    both = np.vstack([np.where(np.isnan(mp), shuffle, mp), np.where(np.isnan(shuffle), mp, shuffle)])
+    return Series("null", np.arange(len(mp)), both.mean(axis=0), both.min(axis=0), both.max(axis=0), null=True)
+
+
+def layer_figures(
+    row: Mapping[str, Any], spectra: pl.DataFrame, curves: pl.DataFrame, draws: pl.DataFrame, entries: pl.DataFrame
+) -> Iterator[Figure]:
+    """The views of one layer that its rows allow. All frames hold this layer only."""
+    layer = row["layer_id"]
+    real = _eigenvalues(spectra, "real")
+    if real.size and real[-1] > 0:
+        for view, draw in (("esd", _esd), ("ccdf", _ccdf), ("bulk", _bulk), ("nulls", _nulls), ("values", _values)):
+            figure = draw(layer, row, real, spectra, draws)
+            if figure is not None:
+                yield _named(figure, layer, view)
+    if curves.height:
+        yield _named(_hill(layer, row, curves), layer, "hill")
+        yield _named(_xmin(layer, row, curves), layer, "xmin")
+    if entries.height:
+        yield _named(_entries(layer, entries), layer, "entries")
+
+
+def _named(figure: Figure, layer: str, view: str) -> Figure:
+    return Figure(figure_name(layer, view), figure.title, figure.caption, figure.data, figure.layout, figure.table)
+
+
+def _esd(layer: str, row: Mapping[str, Any], real: np.ndarray, spectra: pl.DataFrame, draws: pl.DataFrame) -> Figure:
+    curves, words = [], "No power law was fitted."
+    if row["alpha"] is not None and row["xmin"]:
+        x = np.geomspace(row["xmin"], real[-1], 100)
+        share = row["n_tail"] / np.count_nonzero(real > 0)
+        curves.append(
+            Series(
+                f"power law, α {row['alpha']:.2f}",
+                x,
+                share * (row["alpha"] - 1) / row["xmin"] * (x / row["xmin"]) ** -row["alpha"],
+            )
+        )
+        words = f"α {row['alpha']:.3g} from xmin {row['xmin']:.4g} on, {row['n_tail']} eigenvalues, D {_g(row['D'])}."
+    data, layout = histogram(
+        {"eigenvalues": real},
+        Axes("eigenvalue λ", "density", log="xy"),
+        curves=curves,
+        marks=[Mark("xmin", row["xmin"])],
+    )
+    return Figure("", f"Spectral density of {layer}", f"Both axes logarithmic. {words}", data, layout, "spectra")
+
+
+def _ccdf(layer: str, row: Mapping[str, Any], real: np.ndarray, spectra: pl.DataFrame, draws: pl.DataFrame) -> Figure:
+    fits = []
+    if row["alpha"] is not None and row["xmin"]:
+        x = np.geomspace(row["xmin"], real[-1], 100)
+        share = row["n_tail"] / np.count_nonzero(real > 0)
+        fits.append(Series("power law, on its tail only", x, share * (x / row["xmin"]) ** (1 - row["alpha"])))
+    samples = {"eigenvalues": real}
+    shuffled = _eigenvalues(spectra, "shuffle")
+    if shuffled.size:
+        samples["shuffled copies"] = shuffled
+    data, layout = ccdf(samples, Axes("eigenvalue λ", "share of eigenvalues at or above", log="xy"), fits=fits)
+    caption = "A straight line on these axes is a power law; the fit is drawn only where it was made."
+    return Figure("", f"Survival function of {layer}", caption, data, layout, "spectra")
+
+
+def _bulk(
+    layer: str, row: Mapping[str, Any], real: np.ndarray, spectra: pl.DataFrame, draws: pl.DataFrame
+) -> Figure | None:
+    if not row["sigma_mp"] or not row["lambda_plus"]:
+        return None
+    from querist.weights.nulls import mp_pdf
+
+    q, scale = row["q"], row["M"] * row["sigma_mp"] ** 2
+    low, high = (1 - math.sqrt(q)) ** 2, (1 + math.sqrt(q)) ** 2
+    x = low + (high - low) * (1 - np.cos(np.linspace(0.02, np.pi - 0.02, 160))) / 2
+    bulk = Series("Marchenko–Pastur", x * scale, np.asarray(mp_pdf(x, q)) / scale, null=True)
+    shown = real[real <= 3 * row["lambda_plus"]]
+    beyond = real.size - shown.size
+    marks = [Mark("bulk edge λ₊", row["lambda_plus"])]
+    edges = draws.filter(pl.col("replica").is_null())["edge"].drop_nulls().to_list()
+    if edges:
+        marks.append(Mark(".99 Tracy–Widom edge", edges[0]))
+    data, layout = histogram({"eigenvalues": shown}, Axes("eigenvalue λ", "density"), curves=[bulk], marks=marks)
+    told = f" {beyond} eigenvalues beyond 3 λ₊ are not drawn, the largest at {real[-1]:.4g}." if beyond else ""
+    caption = (
+        f"The grey curve is what independent entries of standard deviation {row['sigma_mp']:.3g} give. "
+        f"N·KS {_g(row['bulk_ks'])}, p {_g(row['bulk_p'])}; {row['n_spikes'] or 0} eigenvalues beyond every null.{told}"
+    )
+    return Figure("", f"Bulk and spikes of {layer}", caption, data, layout, "spectra")
+
+
+def _nulls(
+    layer: str, row: Mapping[str, Any], real: np.ndarray, spectra: pl.DataFrame, draws: pl.DataFrame
+) -> Figure | None:
+    samples = {"real": real}
+    for kind, words in (("shuffle", "shuffled entries"), ("signflip", "random signs")):
+        values = _eigenvalues(spectra, kind)
+        if values.size:
+            samples[words] = values
+    if len(samples) == 1:
+        return None
+    data, layout = histogram(samples, Axes("eigenvalue λ", "density", log="x"))
+    caption = (
+        "Shuffling keeps the entries and loses all else; random signs also keep the scale of every row and column. Where "
+        f"the three agree, nothing was learned that shows here. Distance to shuffled copies {_g(row['shuffle_distance'])}, "
+        f"between two copies at most {_g(row['null_distance'])}."
+    )
+    return Figure("", f"Real against resampled spectra of {layer}", caption, data, layout, "spectra")
+
+
+def _values(layer: str, row: Mapping[str, Any], real: np.ndarray, spectra: pl.DataFrame, draws: pl.DataFrame) -> Figure:
+    descending = np.sqrt(real[::-1])
+    series = [Series("singular values", np.arange(1, descending.size + 1), descending)]
+    marks = []
+    if row["lambda_plus"]:
+        marks.append(Mark("√λ₊ of the fitted bulk", math.sqrt(row["lambda_plus"]), axis="y"))
+    data, layout = lines(series, Axes("rank", "singular value", log="y"), marks=marks)
+    caption = (
+        f"Rank {row['rank']} of {real.size}; {row['denoised_rank']} singular values above the optimal hard threshold."
+    )
+    return Figure("", f"Singular values of {layer}", caption, data, layout, "spectra")
+
+
+def _hill(layer: str, row: Mapping[str, Any], curves: pl.DataFrame) -> Figure:
+    ordered = curves.sort("n_tail")
+    series = [Series("Hill", ordered["n_tail"].to_numpy(), ordered["hill"].to_numpy())]
+    marks = [Mark("tail of the csn fit", row["n_tail"])] if row["n_tail"] else []
+    if row["alpha_hill_mp"] is not None:
+        marks.append(Mark("Hill at N/2 of Marchenko–Pastur", row["alpha_hill_mp"], axis="y"))
+    data, layout = lines(series, Axes("tail eigenvalues k", "exponent (density)", log="x"), marks=marks)
+    caption = (
+        "A power law shows as a level stretch. A spectrum without one slopes all the way, as a random matrix does."
+    )
+    return Figure("", f"Hill plot of {layer}", caption, data, layout, "curves")
+
+
+def _xmin(layer: str, row: Mapping[str, Any], curves: pl.DataFrame) -> Figure:
+    ordered = curves.sort("xmin")
+    marks = [Mark("chosen xmin", row["xmin"])] if row["xmin"] else []
+    by_xmin = lines(
+        [Series("D", ordered["xmin"].to_numpy(), ordered["D"].to_numpy())], Axes("xmin", "D", log="x"), marks=marks
+    )
+    by_alpha = lines(
+        [Series("D against α", ordered["alpha"].to_numpy(), ordered["D"].to_numpy(), points=True)],
+        Axes("exponent", "D"),
+    )
+    data, layout = stack([("D against xmin", by_xmin), ("D against α", by_alpha)], columns=2)
+    caption = "Several deep minima mean that the choice of xmin, hence of α, is not forced by the data."
+    return Figure("", f"Choice of xmin in {layer}", caption, data, layout, "curves")
+
+
+def _entries(layer: str, entries: pl.DataFrame) -> Figure:
+    middle = ((entries["left"] + entries["right"]) / 2).to_numpy()
+    series = [
+        Series("entries", middle, entries["share"].to_numpy()),
+        Series("normal", middle, entries["normal"].to_numpy(), null=True),
+    ]
+    data, layout = lines(series, Axes("entry, in standard deviations", "share of entries", log="y"))
+    caption = "Both outermost bins hold everything beyond. Heavy entries alone can push the largest eigenvalue out."
+    return Figure("", f"Entries of {layer}", caption, data, layout, "entries")
+
+
+def _eigenvalues(spectra: pl.DataFrame, kind: str) -> np.ndarray:
+    return np.sort(spectra.filter(pl.col("kind") == kind)["eigenvalue"].to_numpy())
+
+
+def _floats(rows: pl.DataFrame, column: str) -> np.ndarray:
+    return rows[column].cast(pl.Float64).to_numpy().astype(float)
+
+
+def _g(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3g}"

@@ -1,0 +1,125 @@
+"""The largest eigenvalue of W Wᵀ, without the others: batched Lanczos in float32."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from querist.errors import BadOption, NonFinite, ShapeMismatch
+
+__all__ = ["default_steps", "edge_scale", "top_eigenvalue", "top_eigenvalues"]
+
+# One Gram product costs as much as N/22 passes over W (measured: 141 against 13 GFlop/s on one core, float32).
+_GRAM_PASSES = 22
+# Error allowed, in Tracy-Widom standard units: an observed value known exactly meets replicas that Lanczos can only
+# underestimate, and .01 of a unit moves a 5 % test by .1 %.
+_TOLERANCE = 0.01
+_CHECK_EVERY = 4
+
+
+def edge_scale(N: int, M: int) -> float:
+    """Johnstone's σ_J/μ: how far, relative to itself, the largest eigenvalue of an N x M noise matrix strays."""
+    N, M = min(N, M), max(N, M)
+    if M < 2:
+        return math.sqrt(2.0)
+    a, b = math.sqrt(M - 1), math.sqrt(N)
+    return (1 / a + 1 / b) ** (1 / 3) / (a + b)
+
+
+def default_steps(N: int) -> int:
+    """Lanczos steps before the first look at the error: 22 at N=384, 30 at 1000; never more than N."""
+    return min(N, math.ceil(3 * N ** (1 / 3)))
+
+
+def top_eigenvalues(
+    W: Float[Tensor, "b h d"],
+    start: Float[Tensor, "b n"],
+    *,
+    steps: int | None = None,
+) -> Float[np.ndarray, "b"]:
+    """Largest eigenvalue of each W Wᵀ, float64 [b], from below.
+
+    W: [b, h, d] on any device, computed in float32. start: [b, min(h, d)], one vector per matrix, any scale.
+    steps: a fixed number; None goes on from `default_steps` until the estimated error is below .01 σ_J. W must be scaled
+    so that its squares neither overflow nor vanish (max|W| near 1).
+
+    Full reorthogonalisation, twice per step: without it copies of converged values appear.
+    """
+    b, h, d = W.shape
+    X = W.float() if h <= d else W.float().transpose(1, 2)
+    N, M = X.shape[1:]
+    if tuple(start.shape) != (b, N):
+        raise ShapeMismatch("one start vector per matrix is needed", value=tuple(start.shape), allowed=f"({b}, {N})")
+    if steps is not None and steps < 1:
+        raise BadOption("Lanczos needs at least one step", value=steps, allowed="steps >= 1")
+    fixed = None if steps is None else min(steps, N)
+    first = fixed or default_steps(N)
+    last = fixed or min(N, 8 * first)
+    gram = X @ X.transpose(1, 2) if N / _GRAM_PASSES + first * N / (2 * M) < first else None
+
+    basis = torch.zeros(b, last, N, dtype=torch.float32, device=W.device)
+    alphas, betas = torch.zeros(2, b, last, dtype=torch.float32, device=W.device)
+    v = start.to(W.device, torch.float32)
+    v = v / torch.linalg.vector_norm(v, dim=1, keepdim=True)
+    tolerance = _TOLERANCE * edge_scale(N, M)
+    for step in range(last):
+        basis[:, step] = v
+        column = v.unsqueeze(2)
+        w = torch.bmm(gram, column) if gram is not None else torch.bmm(X, torch.bmm(X.transpose(1, 2), column))
+        known = basis[:, : step + 1]
+        first_pass = torch.bmm(known, w)
+        w = w - torch.bmm(known.transpose(1, 2), first_pass)
+        w = (w - torch.bmm(known.transpose(1, 2), torch.bmm(known, w))).squeeze(2)
+        beta = torch.linalg.vector_norm(w, dim=1)
+        alphas[:, step], betas[:, step] = first_pass[:, step, 0], beta
+        done = step + 1
+        if done == last or (done >= first and (done - first) % _CHECK_EVERY == 0):
+            values, errors = _ritz(alphas[:, :done], betas[:, :done])
+            if done == last or np.all(errors <= tolerance * values):
+                return values
+        # A null vector means the space is exhausted: the zeros it appends to T leave the largest value as it is.
+        v = w / beta.clamp_min(torch.finfo(torch.float32).tiny).unsqueeze(1)
+    raise AssertionError("unreachable: the last step returns")
+
+
+def _ritz(alphas: Tensor, betas: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Largest Ritz value of each tridiagonal matrix and the estimate r²/gap of how far below the true one it lies."""
+    a, b = alphas.double().cpu().numpy(), betas.double().cpu().numpy()
+    k = a.shape[1]
+    T = np.zeros((len(a), k, k))
+    i = np.arange(k)
+    T[:, i, i] = a
+    T[:, i[1:], i[:-1]] = b[:, :-1]
+    values, vectors = np.linalg.eigh(T)
+    top = values[:, -1]
+    residual = b[:, -1] * np.abs(vectors[:, -1, -1])
+    gap = top - values[:, -2] if k > 1 else top
+    return top, np.minimum(residual, residual**2 / np.maximum(gap, 1e-300))
+
+
+def top_eigenvalue(
+    W: Float[Tensor, "h d"] | Float[Tensor, "count h d"], *, steps: int | None = None, rng: np.random.Generator
+) -> float:
+    """Largest squared singular value of W ([h, d]), or of all its matrices ([count, h, d]); unnormalised.
+
+    Within .1 σ_J (Johnstone's scale of the edge) from below, at a few per cent of the price of the whole spectrum. rng
+    draws the start vectors. Raises NonFinite for NaN or infinite entries.
+
+    Source: Lanczos with full reorthogonalisation; the number of steps and the stop are ours.
+    """
+    W = torch.as_tensor(W).detach()
+    if W.ndim not in (2, 3) or 0 in W.shape:
+        raise ShapeMismatch("a matrix or a stack of matrices is needed", value=tuple(W.shape), allowed="[h, d] or [count, h, d]")
+    stack = W if W.ndim == 3 else W.unsqueeze(0)
+    scale = float(stack.abs().max())
+    if not math.isfinite(scale):
+        raise NonFinite("the matrix holds NaN or infinite entries", mend="Mend or leave out the tensor")
+    if scale == 0:
+        return 0.0
+    start = rng.standard_normal((len(stack), min(W.shape[-2:])), dtype=np.float32)
+    scaled = stack.float() / scale if stack.dtype != torch.float64 else (stack / scale).float()
+    return float(top_eigenvalues(scaled, torch.from_numpy(start), steps=steps).max()) * scale**2

@@ -1,0 +1,175 @@
+"""Copies of a matrix that keep its entries and lose its correlation: the two resampling nulls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from querist.errors import BadValues, UnknownName
+from querist.statistics import stream
+from querist.weights.nulls._lanczos import top_eigenvalues
+
+__all__ = ["KINDS", "Spectrum", "full_replicas", "replica", "top_replicas"]
+
+KINDS = ("shuffle", "signflip")
+
+Spectrum = Callable[[Tensor], np.ndarray]
+
+_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+# Sorting (random key, value) pairs is the fastest exact shuffle measured here (1e6 float32: 11 ms; numpy's shuffle 19,
+# torch.randperm with its gather 15); beyond this many entries the keys would need more than 64 MiB, so two rounds.
+_ONE_SORT = 1 << 23
+_CHUNK = 1 << 20
+_BUCKETS = 256
+# Replicas whose Gram matrices go through Lanczos together; small ones pay mostly for calls.
+_BATCH_BYTES = 32 << 20
+
+
+def replica(W: Float[Tensor, "..."], kind: str, rng: np.random.Generator) -> Float[Tensor, "..."]:
+    """One draw from a null: a new tensor of W's shape, dtype and device. W is not changed.
+
+    kind: "shuffle" permutes all entries of W, whatever its shape (every permutation equally likely): keeps the
+    distribution of entries, kills correlation and row and column scales. "signflip" gives every entry an independent
+    random sign: keeps |W_ij| where it stands, kills correlation only. The draw depends on the state of rng and nothing
+    else, in particular not on the number of threads. Raises UnknownName, and BadValues for integer or complex entries.
+
+    Source: shuffling as in WeightWatcher's randomize; sign flips are the classical test of symmetry, ours as used here.
+    """
+    W = torch.as_tensor(W).detach()
+    if W.dtype not in _FLOATS:
+        raise BadValues("only floating-point weights are resampled", value=str(W.dtype), allowed="float16 to float64")
+    if kind == "shuffle":
+        bits = _shuffled(_bits(W), rng)
+    elif kind == "signflip":
+        bits = _flipped(_bits(W), rng)
+    else:
+        raise UnknownName("unknown null", value=kind, allowed=", ".join(KINDS))
+    signed = torch.from_numpy(bits.view(np.dtype(f"i{bits.itemsize}")))
+    return signed.view(W.dtype).reshape(W.shape).to(W.device)
+
+
+def _bits(W: Tensor) -> np.ndarray:
+    """The entries of W as unsigned integers, flat, in the order of its indices; may share memory with W."""
+    flat = W.cpu().reshape(-1)
+    signed = {2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()]
+    return flat.view(signed).numpy().view(_UNSIGNED[flat.element_size()])
+
+
+def _flipped(bits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    out = np.empty_like(bits)
+    width = 8 * bits.itemsize - 1
+    for begin in range(0, bits.size, _CHUNK):
+        part = bits[begin : begin + _CHUNK]
+        words = rng.integers(0, 2**64, size=-(-part.size // 64), dtype=np.uint64)
+        signs = np.unpackbits(words.view(np.uint8), count=part.size).astype(bits.dtype)
+        np.left_shift(signs, bits.dtype.type(width), out=signs)
+        np.bitwise_xor(part, signs, out=out[begin : begin + part.size])
+    return out
+
+
+def _shuffled(bits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    seed = int(rng.integers(0, 2**63))
+    keys = np.random.Generator(np.random.SFC64(seed))
+    if bits.itemsize == 8:
+        return bits[keys.permutation(bits.size)]
+    if bits.size <= _ONE_SORT:
+        return _values(_sorted_pairs(bits, keys), bits.dtype)
+    return _shuffled_in_two_rounds(bits, seed, keys)
+
+
+def _shuffled_in_two_rounds(bits: np.ndarray, seed: int, keys: np.random.Generator) -> np.ndarray:
+    """Each entry to one of 256 buckets at random, then each bucket shuffled: exact, and 9 to 40 MB beside the result."""
+    sizes = np.zeros(_BUCKETS, dtype=np.int64)
+    for begin in range(0, bits.size, _CHUNK):
+        size = min(_CHUNK, bits.size - begin)
+        drawn = keys.integers(0, 2**64, size=size, dtype=np.uint64)
+        sizes += np.bincount((drawn >> np.uint64(56)).astype(np.uint8), minlength=_BUCKETS)
+    ends = np.cumsum(sizes)
+    free = ends - sizes
+    out = np.empty_like(bits)
+    again = np.random.Generator(np.random.SFC64(seed))  # the same buckets as were counted
+    cuts = np.arange(1, _BUCKETS, dtype=np.uint64) << np.uint64(56)
+    for begin in range(0, bits.size, _CHUNK):
+        pairs = _sorted_pairs(bits[begin : begin + _CHUNK], again)
+        bounds = np.concatenate([[0], np.searchsorted(pairs, cuts), [pairs.size]])
+        values = _values(pairs, bits.dtype)
+        for bucket in range(_BUCKETS):
+            part = values[bounds[bucket] : bounds[bucket + 1]]
+            out[free[bucket] : free[bucket] + part.size] = part
+            free[bucket] += part.size
+    for bucket in range(_BUCKETS):
+        held = slice(ends[bucket] - sizes[bucket], ends[bucket])
+        out[held] = _values(_sorted_pairs(out[held], keys), bits.dtype)
+    return out
+
+
+def _sorted_pairs(bits: np.ndarray, keys: np.random.Generator) -> np.ndarray:
+    """Values behind random keys in the high bits, sorted. Equal 32-bit keys (1 pair in 4e9) fall back to value order."""
+    width = np.uint64(8 * bits.itemsize)
+    pairs = keys.integers(0, 2**64, size=bits.size, dtype=np.uint64)
+    pairs &= ~((np.uint64(1) << width) - np.uint64(1))
+    pairs |= bits
+    pairs.sort()
+    return pairs
+
+
+def _values(pairs: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    return pairs.astype(dtype)  # unsigned narrowing keeps the low bits
+
+
+def full_replicas(
+    W: Float[Tensor, "..."],
+    kind: str,
+    count: int,
+    seed: int,
+    layer: str,
+    *,
+    spectrum: Spectrum | None = None,
+) -> list[Float[np.ndarray, "N"]]:
+    """Whole spectra of replicas 0 … count−1 of a layer, each drawn from `stream(seed, layer, kind, replica)`.
+
+    spectrum: tensor of W's shape -> eigenvalues ascending, float64; by default those of W Wᵀ (all of them together where W
+    is a stack [count, h, d]). The whole tensor is resampled, never matrix by matrix.
+    """
+    spectrum = spectrum or _pooled
+    return [spectrum(replica(W, kind, stream(seed, layer, kind, i))) for i in range(count)]
+
+
+def _pooled(W: Tensor) -> np.ndarray:
+    from querist.weights.spectrum import esd
+
+    if W.ndim == 2:
+        return esd(W).evals
+    return np.sort(np.concatenate([esd(block).evals for block in W]))
+
+
+def top_replicas(
+    W: Float[Tensor, "h d"] | Float[Tensor, "count h d"], kind: str, indices: Sequence[int], seed: int, layer: str
+) -> Float[np.ndarray, "r"]:
+    """Largest eigenvalue only, of the replicas with these indices; the same draws as `full_replicas` makes.
+
+    Small matrices are drawn together, up to 32 MiB of them, so that Lanczos pays its calls once.
+    """
+    stack = W if W.ndim == 3 else W.unsqueeze(0)
+    scale = float(stack.abs().max())
+    if not indices or scale == 0:
+        return np.zeros(len(indices))
+    b, side = len(stack), min(stack.shape[-2:])
+    size = max(1, _BATCH_BYTES // (4 * stack.numel()))
+    tops = []
+    for begin in range(0, len(indices), size):
+        drawn, starts = [], []
+        for index in indices[begin : begin + size]:
+            rng = stream(seed, layer, kind, index)
+            copy = replica(stack, kind, rng)
+            drawn.append((copy / scale).float())
+            starts.append(rng.standard_normal((b, side), dtype=np.float32))
+        values = top_eigenvalues(torch.cat(drawn), torch.from_numpy(np.concatenate(starts)))
+        tops.append(values.reshape(len(drawn), b).max(axis=1))
+    return np.concatenate(tops) * scale**2
