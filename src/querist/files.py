@@ -1,7 +1,7 @@
 """Files that are whole or absent: atomic writes, an advisory lock, content fingerprints, names for keys.
 
-Every write goes to a temporary name in the same folder, is flushed to the disk and renamed into place, so a reader never
-sees half a file and a crash leaves either the old content or the new.
+Every write goes to a temporary name in the same folder, is flushed to the disk and renamed into place, so a reader
+never sees half a file and a crash leaves either the old content or the new.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import shutil
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -185,7 +185,7 @@ class Lock:
                 break
             os.close(descriptor)
         os.ftruncate(descriptor, 0)
-        since = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        since = datetime.now(UTC).isoformat(timespec="seconds")
         os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()} since {since}".encode(), 0)
         self._descriptor = descriptor
         return self
@@ -228,7 +228,7 @@ def fingerprint_array(array: np.ndarray) -> str:
         raise ValueError("an array of Python objects has no fingerprint")
     kind = array.dtype.newbyteorder("<")
     digest = hashlib.sha256(f"{kind.str}:{array.shape}:".encode())
-    digest.update(np.ascontiguousarray(array, dtype=kind).reshape(-1).view(np.uint8))
+    digest.update(np.ascontiguousarray(array, dtype=kind).reshape(-1).view(np.uint8).data)
     return f"sha256:{digest.hexdigest()}"
 
 

@@ -37,7 +37,7 @@ class Journal:
         self.path = path
 
     def entries(self) -> dict[tuple[str, str], Entry]:
-        """(stage, key) to the unit's last entry. Raises CorruptFile for a line that is no entry, the last one excepted."""
+        """(stage, key) to the unit's last entry. Raises CorruptFile for a line before the last that is no entry."""
         return {(entry.stage, entry.key): entry for entry in self._read()}
 
     def append(self, entry: Entry) -> None:

@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal, a line every ten seconds elsewhere, a callable where one is given."""
+"""Progress on standard error: a bar on a terminal, a line every ten seconds elsewhere; or a callable."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, TextIO
 
 __all__ = ["EVERY", "Progress", "Report"]
@@ -39,7 +38,7 @@ class Progress:
         elif self._shown is not None:
             self._shown.advance(self)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._shown is not None:
             self._shown.stop()
 

@@ -28,14 +28,16 @@ FILES = "run:"
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a unit ended. `folder` is where its files lie (None: none); `frames` its tables (None: it failed).
+    """How a unit ended: `error` is None where it is done.
 
-    `cause` is the exception itself where it did not have to cross processes.
+    `folder` is where its files lie, if it left any; `frames` its tables, unless they were written there; `cause` the
+    exception itself where it did not have to cross processes.
     """
 
     key: str
     seconds: float
-    frames: Mapping[str, pl.DataFrame] | None
+    tables: tuple[str, ...] = ()
+    frames: Mapping[str, pl.DataFrame] | None = None
     folder: Path | None = None
     error: str | None = None
     trace: str | None = None
@@ -74,11 +76,14 @@ class Work:
                 raise
             trace = None if isinstance(error, QueristError) else traceback.format_exc()
             spent = time.perf_counter() - begun
-            return Outcome(unit.key, spent, None, error=_told(error), trace=trace, cause=error)
-        if not self.keep and not any(os.scandir(folder)):
-            folder.rmdir()
-            return Outcome(unit.key, seconds, frames)
-        return Outcome(unit.key, seconds, frames, folder)
+            return Outcome(unit.key, spent, error=_told(error), trace=trace, cause=error)
+        names = tuple(frames)
+        if self.keep:
+            return Outcome(unit.key, seconds, names, folder=folder)
+        if any(folder.iterdir()):
+            return Outcome(unit.key, seconds, names, frames, folder)
+        folder.rmdir()
+        return Outcome(unit.key, seconds, names, frames)
 
     def _checked(self, unit: Unit, rows: Mapping[str, Any], folder: Path) -> dict[str, pl.DataFrame]:
         specs = {spec.name: spec for spec in self.study.tables}
@@ -115,4 +120,3 @@ def _told(error: Exception) -> str:
     if isinstance(error, QueristError):
         return text or type(error).__name__
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-

@@ -32,6 +32,12 @@ LAYERS = TableSpec(
         ),
         *_columns("float", ("q", "", "Aspect ratio N/M.")),
         *_columns(
+            "int",
+            ("n_values", "", "Eigenvalues in the spectrum: N, or N times the number of pooled matrices."),
+            ("n_nonfinite", "", "Entries that are NaN or infinite."),
+            ("n_dropped", "", "Zero eigenvalues dropped before the power-law fit."),
+        ),
+        *_columns(
             "str",
             ("dtype", "", "Number format in the source."),
             ("status", "", "ok, short-tail, degenerate, nonfinite, approximate, passed-over or failed."),
@@ -84,6 +90,12 @@ LAYERS = TableSpec(
             "int",
             ("n_spikes", "", "Eigenvalues above the Tracy–Widom edge and both resampled maxima."),
             ("n_spikes_tw", "", "Eigenvalues above the .99 Tracy–Widom edge alone: never evidence by itself."),
+            ("n_spikes_low", "", "Spikes counted with the .99 Tracy–Widom edge."),
+            ("n_spikes_high", "", "Spikes counted with the .95 Tracy–Widom edge."),
+        ),
+        *_columns(
+            "float",
+            ("spike_edge", "λ", "Largest of the Tracy–Widom edge and both resampled maxima: what a spike must beat."),
         ),
         *_columns(
             "float",
@@ -122,6 +134,8 @@ LAYERS = TableSpec(
             ("lr_multiplier", "", "Learning-rate multiplier advised for this layer (advise=temp-balance)."),
             ("sparsity", "", "Share of weights advised to prune (advise=alpha-pruning)."),
         ),
+        *_columns("str", ("advice_reason", "", "Why the advice leaves this layer alone; empty where it does not.")),
+        *_columns("int", ("position", "", "Place in the order of the source, from 0.")),
         *_columns("float", ("seconds", "s", "Time spent on this matrix.")),
     ),
 )
@@ -156,10 +170,11 @@ NULL_DRAWS = TableSpec(
     meaning="Largest eigenvalue of each resampled copy beside the real one.",
     columns=(
         Column("layer_id", "str", "Which matrix."),
-        Column("null", "str", "shuffle or signflip."),
-        Column("replica", "int", "Index of the copy."),
+        Column("null", "str", "shuffle or signflip; real for the matrix itself."),
+        Column("replica", "int", "Index of the copy; null for the matrix itself."),
         Column("lambda_max", "float", "Its largest eigenvalue.", "λ"),
-        Column("edge", "float", "Its own fitted Tracy–Widom edge, where its whole spectrum was computed.", "λ"),
+        Column("edge", "float", "Its own fitted .99 Tracy–Widom edge, where its whole spectrum was computed.", "λ"),
+        Column("bulk_ks", "float", "Its own N·sup|F−F_MP|, where its whole spectrum was computed."),
     ),
 )
 

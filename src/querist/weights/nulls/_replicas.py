@@ -14,7 +14,7 @@ from querist.errors import BadValues, UnknownName
 from querist.statistics import stream
 from querist.weights.nulls._lanczos import top_eigenvalues
 
-__all__ = ["KINDS", "Spectrum", "full_replicas", "replica", "top_replicas"]
+__all__ = ["KINDS", "Spectrum", "full_replicas", "pooled", "replica", "top_replicas"]
 
 KINDS = ("shuffle", "signflip")
 
@@ -27,8 +27,9 @@ _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _ONE_SORT = 1 << 23
 _CHUNK = 1 << 20
 _BUCKETS = 256
-# Replicas whose Gram matrices go through Lanczos together; small ones pay mostly for calls.
-_BATCH_BYTES = 32 << 20
+# Replicas drawn and put through Lanczos together: small ones pay mostly for calls (128x256: 3.1 floors each alone, .9
+# together), but a batch beyond the second-level cache costs more than it saves (384x384: .37 and .50).
+_BATCH_BYTES = 1 << 20
 
 
 def replica(W: Float[Tensor, "..."], kind: str, rng: np.random.Generator) -> Float[Tensor, "..."]:
@@ -131,17 +132,19 @@ def full_replicas(
     layer: str,
     *,
     spectrum: Spectrum | None = None,
+    first: int = 0,
 ) -> list[Float[np.ndarray, "N"]]:
-    """Whole spectra of replicas 0 … count−1 of a layer, each drawn from `stream(seed, layer, kind, replica)`.
+    """Whole spectra of `count` replicas of a layer, numbered from `first`, each drawn from `stream(seed, layer, kind, replica)`.
 
     spectrum: tensor of W's shape -> eigenvalues ascending, float64; by default those of W Wᵀ (all of them together where W
     is a stack [count, h, d]). The whole tensor is resampled, never matrix by matrix.
     """
-    spectrum = spectrum or _pooled
-    return [spectrum(replica(W, kind, stream(seed, layer, kind, i))) for i in range(count)]
+    spectrum = spectrum or pooled
+    return [spectrum(replica(W, kind, stream(seed, layer, kind, i))) for i in range(first, first + count)]
 
 
-def _pooled(W: Tensor) -> np.ndarray:
+def pooled(W: Float[Tensor, "h d"] | Float[Tensor, "count h d"]) -> Float[np.ndarray, "N"]:
+    """Eigenvalues of W Wᵀ, or of all matrices of a stack together, ascending, float64."""
     from querist.weights.spectrum import esd
 
     if W.ndim == 2:
@@ -154,7 +157,7 @@ def top_replicas(
 ) -> Float[np.ndarray, "r"]:
     """Largest eigenvalue only, of the replicas with these indices; the same draws as `full_replicas` makes.
 
-    Small matrices are drawn together, up to 32 MiB of them, so that Lanczos pays its calls once.
+    Small matrices are drawn together, up to 1 MiB of them, so that Lanczos pays its calls once.
     """
     stack = W if W.ndim == 3 else W.unsqueeze(0)
     scale = float(stack.abs().max())

@@ -1,0 +1,133 @@
+"""Carrying out a study: stage after stage, each unit once, tables joined in key order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from querist.errors import InvariantBroken, QueristError
+from querist.runs.engines import Engine
+from querist.runs.progress import Progress, Report
+from querist.runs.study import Study, StudyConfig, Unit
+from querist.runs.work import Outcome, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import polars as pl
+
+__all__ = ["Store", "UnitsFailed", "carry", "join"]
+
+_SHOWN = 3
+
+
+class UnitsFailed(QueristError):
+    """Units raised; the others are done. `failed` lists {unit, error}; the first one's exception is the cause."""
+
+    code = "units-failed"
+
+    def __init__(self, failed: Sequence[Mapping[str, str]], total: int, where: str):
+        self.failed, self.total, self.where = [dict(row) for row in failed], total, where
+        super().__init__(self.failed, total, where)
+
+    def __str__(self) -> str:
+        told = "; ".join(f"{row['unit']}: {row['error'].rstrip('.')}" for row in self.failed[:_SHOWN])
+        more = f"; and {len(self.failed) - _SHOWN} more" if len(self.failed) > _SHOWN else ""
+        return f"{len(self.failed)} of {self.total} units failed ({told}{more}). {self.where}"
+
+
+class Store(Protocol):
+    """Where outcomes go: a run folder, or memory."""
+
+    keep: bool
+
+    @property
+    def folder(self) -> Path:
+        """The run folder, or what stands for it."""
+        ...
+
+    @property
+    def scratch(self) -> Path:
+        """Where units write."""
+        ...
+
+    def done(self, stage: str) -> set[str]:
+        """Keys of the stage's units that are done."""
+        ...
+
+    def commit(self, stage: str, outcome: Outcome) -> None:
+        """Keep an outcome."""
+        ...
+
+    def tables(self, stage: str, key: str) -> Mapping[str, pl.DataFrame]:
+        """A finished unit's tables."""
+        ...
+
+
+def carry(
+    study: Study[Any],
+    config: StudyConfig,
+    store: Store,
+    engine_for: Callable[[Sequence[Unit]], Engine],
+    report: Report | bool | None = None,
+) -> dict[str, pl.DataFrame]:
+    """Do every unit that the store does not hold, and join the tables of all stages.
+
+    A stage begins when all units of the one before it are done. Raises UnitsFailed at the end of a stage whose units
+    failed, after all of them were tried; InvariantBroken for two units with one key.
+    """
+    parts: dict[str, list[pl.DataFrame]] = {}
+    tables: dict[str, pl.DataFrame] = {}
+    movable: Study[Any] | None = None
+    for stage in study.stages:
+        units = list(study.units(config, stage, dict(tables)))
+        keys = [unit.key for unit in units]
+        if len(set(keys)) != len(keys):
+            raise InvariantBroken(f"{study.room} {study.command}: two units of stage {stage} have one key")
+        done = store.done(stage)
+        pending = [unit for unit in units if unit.key not in done]
+        engine = engine_for(pending)
+        if engine.crosses and pending and movable is None:
+            place = store.scratch / "portable"
+            place.mkdir(parents=True)
+            movable = study.portable(config, place)
+        worker = movable if engine.crosses and movable is not None else study
+        work = Work(worker, config, stage, store.scratch, store.keep)
+        failures: dict[str, Outcome] = {}
+        title = f"{study.room} {study.command}" + (f", {stage}" if len(study.stages) > 1 else "")
+        with (
+            Progress(title, len(units), len(units) - len(pending), report) as progress,
+            closing(cast("Generator[Outcome, None, None]", engine.map(work, pending))) as outcomes,
+        ):
+            for outcome in outcomes:
+                store.commit(stage, outcome)
+                if outcome.error is not None:
+                    failures[outcome.key] = outcome
+                progress.advance(outcome.key)
+        if failures:
+            raise _failed(stage, units, failures, store) from next(iter(failures.values())).cause
+        for key in sorted(keys):
+            for name, frame in store.tables(stage, key).items():
+                parts.setdefault(name, []).append(frame)
+        tables = join(study, parts)
+    return tables
+
+
+def join(study: Study[Any], parts: Mapping[str, Sequence[pl.DataFrame]]) -> dict[str, pl.DataFrame]:
+    """Frames of each table as one. Raises InvariantBroken where two units gave a row with the same key."""
+    import polars as pl
+
+    specs = {spec.name: spec for spec in study.tables}
+    return {name: specs[name].frame(pl.concat(frames)) for name, frames in parts.items()}
+
+
+def _failed(stage: str, units: Sequence[Unit], failures: Mapping[str, Outcome], store: Store) -> UnitsFailed:
+    rows = [
+        {"unit": f"{stage}/{unit.key}", "error": str(failures[unit.key].error)}
+        for unit in units
+        if unit.key in failures
+    ]
+    kept = f"The others are kept in {store.folder}; the same command with --resume does the failed ones again."
+    return UnitsFailed(rows, len(units), kept if store.keep else "Give out= a folder to keep what is done.")

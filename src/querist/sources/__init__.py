@@ -1,0 +1,1 @@
+"""Where numbers come from: addresses, tensors of a model file, registered data sets."""

@@ -1,0 +1,181 @@
+"""What a scan shows: which layers, which figures, in which order, and the summary's own keys."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from querist.results.figure import Figure
+from querist.results.layout import Layout, Section
+from querist.weights import figures
+from querist.weights.configs import ScanConfig
+from querist.weights.questions import SCAN_QUESTIONS
+from querist.weights.tables import SCAN_TABLES
+
+if TYPE_CHECKING:
+    from querist.sources.tensors import TensorSource
+
+__all__ = ["SHOWN_LAYERS", "draw", "lay_out", "summarise", "surprising", "warn"]
+
+SHOWN_LAYERS = 12
+"""Layers with a section of their own: beyond a dozen nobody scrolls, and eight figures each weigh about 100 kB."""
+Row = Mapping[str, Any]
+
+
+def surprising(rows: Sequence[Row], count: int = SHOWN_LAYERS) -> list[Row]:
+    """The layers farthest from their nulls, in order of the source.
+
+    Surprise is the spectrum's distance to its shuffled copies in units of the distance between copies, or where no copy
+    was drawn the largest eigenvalue over the bulk's edge; damaged and degenerate layers come first.
+    """
+
+    def surprise(row: Row) -> float:
+        if row["status"] not in ("ok", "short-tail", "approximate"):
+            return float("inf")
+        if row["shuffle_distance"] is not None and row["null_distance"]:
+            return row["shuffle_distance"] / row["null_distance"]
+        return (row["xmax"] or 0.0) / (row["lambda_plus"] or float("inf"))
+
+    chosen = sorted(rows, key=lambda row: (-surprise(row), row["position"]))[:count]
+    return sorted(chosen, key=lambda row: row["position"])
+
+
+def draw(layers: pl.DataFrame, shown: Sequence[Row], tables: Mapping[str, pl.DataFrame]) -> list[Figure]:
+    """The overview, and every view of the layers that are shown."""
+    drawn = [figures.overview(layers)] if layers["xmax"].is_not_null().any() else []
+    for row in shown:
+        own = [
+            tables[name].filter(pl.col("layer_id") == row["layer_id"])
+            for name in ("spectra", "curves", "null_draws", "entries")
+        ]
+        drawn.extend(figures.layer_figures(row, *own))
+    return drawn
+
+
+def lay_out(
+    address: str, rows: Sequence[Row], shown: Sequence[Row], drawn: Sequence[Figure], passed: bool, advice: bool
+) -> Layout:
+    """Findings of the run, the overview, every layer's findings by question, what was passed over, a section per layer."""
+    names = [figure.name for figure in drawn]
+    sections = [
+        Section(
+            "All layers",
+            words=(
+                "Whiskers are intervals, the grey band is the null. Exponents of 2, 4 and 6 are often quoted as limits between "
+                "good and bad layers; they are folklore and decide nothing here.",
+            ),
+            figures=tuple(name for name in names if name == "overview"),
+            tables=("layers",),
+        )
+    ]
+    if advice:
+        sections.append(Section("Advice", findings=(("*", "weights.advice"),), tables=("advice",)))
+    asked = [question for question in SCAN_QUESTIONS if question.id != "weights.advice"]
+    sections.append(
+        Section("Findings, layer by layer", words=("One line per layer and question.",), open=False, level=2)
+    )
+    sections.extend(
+        Section(question.ask, words=(question.rule,), findings=(("*", question.id),), open=False, level=3)
+        for question in asked
+    )
+    if passed:
+        sections.append(
+            Section(
+                "Passed over",
+                words=("Tensors without a spectrum, each with its reason.",),
+                tables=("passed_over",),
+                open=False,
+            )
+        )
+    sections.append(
+        Section(
+            "The most surprising layers",
+            words=(
+                f"{len(shown)} of {len(rows)} layers, those farthest from their nulls, in order of the source. The tables hold "
+                "every layer.",
+            ),
+        )
+    )
+    for position, row in enumerate(shown):
+        own = {figures.figure_name(row["layer_id"], view) for view in figures.LAYER_FIGURES}
+        sections.append(
+            Section(
+                row["layer_id"],
+                words=(_in_words(row),),
+                findings=((_literal(row["layer_id"]), "*"),),
+                figures=tuple(name for name in names if name in own),
+                open=position == 0,
+                level=3,
+            )
+        )
+    sections.append(
+        Section("Eigenvalues and curves", tables=("spectra", "curves", "null_draws", "entries"), open=False)
+    )
+    lead = (
+        f"{len(rows)} matrices of {address}. Every number stands beside what the same computation gives on a random matrix "
+        "of the same shape, on shuffled copies, or on copies with random signs."
+    )
+    return Layout("What did training leave in these weights?", lead, tuple(sections), SCAN_TABLES, SCAN_QUESTIONS)
+
+
+def _literal(name: str) -> str:
+    """A glob that matches this name and no other."""
+    return "".join(f"[{c}]" if c in "[*?" else c for c in name)
+
+
+def _in_words(row: Row) -> str:
+    shape = " × ".join(str(side) for side in row["shape"])
+    words = f"{row['kind']}{' ' + row['part'] if row['part'] else ''}, {shape}, {row['dtype']}, phase {row['phase'] or 'not judged'}"
+    return f"{words}. {row['status']}: {row['reason']}." if row["reason"] else f"{words}."
+
+
+def summarise(
+    source: TensorSource, rows: Sequence[Row], passed: Sequence[Row], advice: Sequence[Row]
+) -> dict[str, Any]:
+    """The summary's keys that belong to the scan."""
+    sizes = [row["N"] * row["M"] * (row["n_values"] // row["N"]) if row["N"] else 0 for row in rows]
+    weighted = [row["alpha_weighted"] for row in rows if row["alpha_weighted"] is not None]
+    alphas = [row["alpha"] for row in rows if row["alpha"] is not None]
+    return {
+        "source": source.address,
+        "format": source.format,
+        "n_tensors": len({row["name"] for row in rows} | {row["what"] for row in passed}),
+        "n_analysed": sum(row["status"] != "failed" for row in rows),
+        "n_passed_over": len(passed),
+        "n_failed": sum(row["status"] == "failed" for row in rows),
+        "parameters": sum(sizes),
+        "layers": list(rows),
+        "phases": dict(Counter(row["phase"] for row in rows if row["phase"] is not None)),
+        "mean_alpha": sum(alphas) / len(alphas) if alphas else None,
+        "mean_alpha_weighted": sum(weighted) / len(weighted) if weighted else None,
+        "total_spikes": sum(row["n_spikes"] or 0 for row in rows),
+        "advice": list(advice),
+    }
+
+
+def warn(rows: Sequence[Row], config: ScanConfig) -> list[str]:
+    """What a reader must know before the numbers."""
+    told = []
+    counts = Counter(row["status"] for row in rows)
+    for status, words in (
+        ("nonfinite", "hold NaN or infinite entries"),
+        ("degenerate", "have no spectrum to fit"),
+        ("failed", "could not be computed"),
+        ("approximate", "were approximated"),
+    ):
+        if counts[status]:
+            told.append(f"{counts[status]} of {len(rows)} matrices {words}; their rows say why.")
+    short = counts["short-tail"]
+    if short:
+        told.append(
+            f"{short} of {len(rows)} exponents rest on fewer than 50 eigenvalues: they are no evidence of a tail."
+        )
+    dropped = sum(row["n_dropped"] or 0 for row in rows)
+    if dropped:
+        told.append(f"{dropped} zero eigenvalues were dropped before fits.")
+    if len(config.nulls) < 2:
+        told.append("Without both resampling nulls no spike can be a yes.")
+    return told

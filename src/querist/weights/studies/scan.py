@@ -1,0 +1,187 @@
+"""The scan: every matrix of a source, its spectrum beside its nulls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from querist.errors import BadOption
+from querist.runs.study import Answer, Study, Unit
+from querist.statistics import benjamini_hochberg
+from querist.weights.configs import ScanConfig
+from querist.weights.questions import SCAN_QUESTIONS
+from querist.weights.studies.present import draw, lay_out, summarise, surprising, warn
+from querist.weights.studies.verdicts import Draws, layer_findings, run_findings
+from querist.weights.tables import ADVICE, LAYERS, PASSED_OVER, SCAN_TABLES
+
+if TYPE_CHECKING:
+    from querist.sources.tensors import TensorSource
+    from querist.weights.spectrum import LayerMatrix
+
+__all__ = ["ScanStudy"]
+
+GROUP_SECONDS = 0.5
+"""Matrices are grouped into units of about this much work: what a kill can cost, and far above the price of a unit."""
+SHOWN_LAYERS = 12
+CPU_FLOPS = 3e10
+"""float64 operations a second of one core: only for the estimate by which units are ordered."""
+
+
+class ScanStudy(Study[ScanConfig]):
+    """`weights scan`. `data` is an in-memory source (module, state dict, array), or None for an address in the config."""
+
+    room = "weights"
+    command = "scan"
+    stages = ("layers",)
+    tables = SCAN_TABLES
+    questions = SCAN_QUESTIONS
+
+    def __init__(self, data: Any = None, address: str | None = None):
+        self.data = data
+        self.address = address
+        self._opened: tuple[ScanConfig, TensorSource, tuple[LayerMatrix, ...], tuple[Any, ...]] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"data": self.data, "address": self.address, "_opened": None}
+
+    def check(self, config: ScanConfig) -> None:
+        """Everything that can be wrong before the work: options that contradict each other, an unreadable source."""
+        if (config.advise == "alpha-pruning") != (config.target_sparsity is not None):
+            raise BadOption(
+                "advise=alpha-pruning and target_sparsity belong together",
+                value=f"advise={config.advise}, target_sparsity={config.target_sparsity}",
+                allowed="--advise alpha-pruning --target-sparsity .5",
+            )
+        if (config.conv == "operator") != (config.grid is not None):
+            raise BadOption(
+                "conv=operator and grid belong together",
+                value=f"conv={config.conv}, grid={config.grid}",
+                allowed="--conv operator --grid 32 --grid 32, one number per spatial axis",
+            )
+        self.open(config)
+
+    def inputs(self, config: ScanConfig) -> Mapping[str, str]:
+        """Content hash of every tensor that is read."""
+        _, matrices, _ = self.open(config)
+        refs = {ref.name: ref for matrix in matrices for ref in matrix.refs}
+        return {name: ref.fingerprint() for name, ref in refs.items()}
+
+    def portable(self, config: ScanConfig, folder: Path) -> ScanStudy:
+        """In-memory tensors are written once as safetensors."""
+        if self.data is None:
+            return self
+        from querist.sources.tensors import write_safetensors
+
+        source, _, _ = self.open(config)
+        return ScanStudy(address=str(write_safetensors(folder / "source.safetensors", source)))
+
+    def open(self, config: ScanConfig) -> tuple[TensorSource, tuple[LayerMatrix, ...], tuple[Any, ...]]:
+        """The source, its matrices and what was passed over; opened once per process."""
+        if self._opened is None or self._opened[0] != config:
+            from querist.sources.tensors import nothing_selected, open_source
+            from querist.weights.spectrum import matrices
+
+            what = self.data if self.data is not None else (self.address or config.source)
+            source = open_source(what, include=config.include, exclude=config.exclude)
+            found, passed = matrices(
+                source.refs, conv=config.conv, grid=config.grid, split=config.split, min_side=config.min_side
+            )
+            passed = (*source.passed_over, *passed)
+            if not found:
+                raise nothing_selected(source.address, passed)
+            self._opened = (config, source, found, passed)
+        return self._opened[1:]
+
+    def units(self, config: ScanConfig, stage: str, done: Mapping[str, pl.DataFrame]) -> Sequence[Unit]:
+        """Matrices in groups of about half a second, longest first."""
+        _, matrices, _ = self.open(config)
+        costed = sorted(
+            ((_seconds(matrix, config), i) for i, matrix in enumerate(matrices)), key=lambda c: (-c[0], c[1])
+        )
+        groups: list[list[int]] = []
+        weights: list[float] = []
+        for seconds, i in costed:
+            if groups and weights[-1] + seconds <= GROUP_SECONDS:
+                groups[-1].append(i)
+                weights[-1] += seconds
+            else:
+                groups.append([i])
+                weights.append(seconds)
+        return [
+            Unit(key=matrices[group[0]].layer_id, payload={"layers": [matrices[i].layer_id for i in group]}, cost=cost)
+            for group, cost in zip(groups, weights, strict=True)
+        ]
+
+    def work(self, config: ScanConfig, unit: Unit, folder: Path) -> Mapping[str, Any]:
+        """Measure the unit's matrices."""
+        from querist.weights.studies.measure import measure
+
+        source, matrices, _ = self.open(config)
+        order = {matrix.layer_id: i for i, matrix in enumerate(matrices)}
+        tables: dict[str, list[Any]] = {name: [] for name in ("layers", "spectra", "curves", "null_draws", "entries")}
+        for layer in unit.payload["layers"]:
+            measured = measure(matrices[order[layer]], config)
+            tables["layers"].append({**measured.row, "position": order[layer]})
+            tables["spectra"].extend(measured.spectra)
+            tables["curves"].extend(measured.curves)
+            tables["null_draws"].extend(measured.null_draws)
+            tables["entries"].extend(measured.entries)
+        return tables
+
+    def finish(self, config: ScanConfig, tables: Mapping[str, pl.DataFrame]) -> Answer:
+        """Adjust over layers, advise, judge, draw."""
+        source, _, passed = self.open(config)
+        layers = _adjusted(tables["layers"].sort("position"))
+        advice: list[dict[str, Any]] = []
+        if config.advise is not None:
+            from querist.weights.studies.advise import advise
+
+            layers, advice = advise(layers, config)
+        rows = layers.to_dicts()
+        draws = {key[0]: Draws.of(part.to_dicts()) for key, part in tables["null_draws"].group_by("layer_id")}
+        nothing = Draws({}, {}, {})
+        findings = [f for row in rows for f in layer_findings(row, draws.get(row["layer_id"], nothing), config.nulls)]
+        findings = [*run_findings(rows, findings), *findings]
+        passed_rows = [
+            {"what": item.what, "shape": list(item.shape or ()), "dtype": item.dtype, "reason": item.reason}
+            for item in passed
+        ]
+        shown = surprising(rows)
+        drawn = draw(layers, shown, tables)
+        return Answer(
+            tables={
+                **tables,
+                "layers": layers,
+                "passed_over": PASSED_OVER.frame(passed_rows),
+                "advice": ADVICE.frame(advice),
+            },
+            findings=findings,
+            figures=drawn,
+            layout=lay_out(source.address, rows, shown, drawn, bool(passed_rows), bool(advice)),
+            summary=summarise(source, rows, passed_rows, advice),
+            warnings=warn(rows, config),
+            passed_over=[{"what": row["what"], "reason": row["reason"]} for row in passed_rows],
+        )
+
+
+def _adjusted(layers: pl.DataFrame) -> pl.DataFrame:
+    """Benjamini–Hochberg over the layers whose spikes were tested.
+
+    A layer below the .95 Tracy–Widom edge was not resampled: it stays in the family with p = 1, or the adjustment would be
+    made over the interesting layers only.
+    """
+    screened = pl.col("spike_p").is_null() & pl.col("n_spikes").is_not_null()
+    p = layers.select(pl.when(screened).then(1.0).otherwise(pl.col("spike_p")))["literal"].to_list()
+    adjusted = [None if value is None else float(value) for value in benjamini_hochberg(p)]
+    return layers.with_columns(pl.Series("spike_p_adj", adjusted, dtype=pl.Float64))
+
+
+def _seconds(matrix: LayerMatrix, config: ScanConfig) -> float:
+    """Rough price of a matrix on one core: its Gram matrix and eigenvalues, once and for every copy."""
+    n, m = sorted(matrix.shape)
+    floor = matrix.count * (2.0 * n * n * m + 10.0 * n**3) / CPU_FLOPS
+    copies = len(config.nulls) * (config.replicas + config.rank_replicas / 4)
+    return floor * (1.2 + copies)
