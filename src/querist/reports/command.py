@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -72,7 +72,7 @@ def carry_out(study: Study[Any], config: StudyConfig, common: CommonOptions) -> 
 
 
 def _default_folder(room: str, command: str) -> Path:
-    stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     folder = Path("runs") / f"{room}-{command}-{stamp}"
     for number in range(2, 100):
         if not folder.exists():

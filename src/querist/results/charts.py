@@ -137,9 +137,8 @@ def scatter(
     for position, (name, (x, y, hover)) in enumerate(groups.items()):
         trace = trace_of(name, x, y, axes, mode="markers")
         trace["marker"] = marker_of(position)
-        trace |= (
-            {"text": tick_labels(hover), "hovertemplate": "%{text}<br>%{x}, %{y}<extra></extra>"} if len(hover) else {}
-        )
+        if len(hover):
+            trace |= {"text": tick_labels(hover), "hovertemplate": "%{text}<br>%{x}, %{y}<extra></extra>"}
         data.append(trace)
     if identity and (values := finite_values([trace[side] for trace in data for side in "xy"])):
         ends = [min(values), max(values)]
@@ -228,7 +227,7 @@ def by_depth(
 ) -> Chart:
     """One point per layer by depth, whiskers on the first group, the null's band (y, low, high) behind all of them."""
     x = np.arange(len(labels))
-    data = draw_series([replace(null, x=x, null=True)], axes) if null is not None else []
+    data = draw_series([_boxes(null, x)], axes) if null is not None else []
     for position, (name, y) in enumerate(values.items()):
         trace = trace_of(name, x, y, axes, mode="markers", marker=marker_of(position), text=tick_labels(labels))
         trace["hovertemplate"] = "%{text}<br>%{y}<extra></extra>"
@@ -238,6 +237,13 @@ def by_depth(
     layout = axes_layout(axes)
     layout["xaxis"] |= depth_ticks(labels)
     return data + draw_marks(marks, data, axes), layout
+
+
+def _boxes(null: Series, x: np.ndarray) -> Series:
+    """The null as one box per layer: a line from layer to layer would claim what is not known."""
+    wide = np.column_stack([x - 0.4, x + 0.4, np.full(x.size, np.nan)]).ravel()
+    parts = {name: values for name in ("y", "low", "high") if (values := getattr(null, name)) is not None}
+    return replace(null, x=wide, null=True, **{k: np.repeat(np.asarray(v, dtype=float), 3) for k, v in parts.items()})
 
 
 def strip(labels: Sequence[str], kinds: Sequence[str | None], axes: Axes, *, order: Sequence[str] = ()) -> Chart:
@@ -258,7 +264,7 @@ def strip(labels: Sequence[str], kinds: Sequence[str | None], axes: Axes, *, ord
         trace |= {"marker": {**marker_of(position), "size": 9}, "text": tick_labels([labels[i] for i in where])}
         data.append({**trace, "hovertemplate": "%{text}<br>%{y}<extra></extra>"})
     layout = axes_layout(axes)
-    layout["xaxis"] |= {**depth_ticks(labels), "range": [-0.7, len(labels) - 0.3]}
+    layout["xaxis"] |= depth_ticks(labels)
     layout["yaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": list(told.values())[::-1]}
     return data, {**layout, "showlegend": False}
 
@@ -285,25 +291,24 @@ def stack(charts: Sequence[tuple[str, Chart]], *, columns: int = 1) -> Chart:
                 bar = {**trace["colorbar"], "len": high, "y": top - high / 2, "x": left + wide + 0.01}
                 moved |= {"colorbar": bar, "showlegend": False}
             data.append(moved)
-        layout[f"xaxis{suffix}"] = {
-            **own["xaxis"],
-            "anchor": f"y{suffix}",
-            "domain": [round(left, 4), round(left + wide, 4)],
-        }
+        axis = {**own["xaxis"], "anchor": f"y{suffix}", "domain": [round(left, 4), round(left + wide, 4)]}
+        if columns == 1 and number + 1 < len(charts) and own["xaxis"] == charts[number + 1][1][1]["xaxis"]:
+            axis |= {"showticklabels": False, "title": {"text": ""}, "matches": _last(number, charts)}
+        layout[f"xaxis{suffix}"] = axis
         layout[f"yaxis{suffix}"] = {
             **own["yaxis"],
             "anchor": f"x{suffix}",
             "domain": [round(top - high, 4), round(top, 4)],
         }
-        place = {"xref": "paper", "yref": "paper", "x": round(left, 4), "y": round(top, 4)}
-        layout["annotations"].append(
-            {
-                **place,
-                "text": shown(title),
-                "showarrow": False,
-                "xanchor": "left",
-                "yanchor": "bottom",
-                "font": {"size": 13},
-            }
-        )
+        place = {"xref": "paper", "yref": "paper", "x": round(left, 4), "y": round(top, 4), "font": {"size": 13}}
+        anchor = {"showarrow": False, "xanchor": "left", "yanchor": "bottom"}
+        layout["annotations"].append({"text": shown(title), **place, **anchor})
     return data, layout
+
+
+def _last(number: int, charts: Sequence[tuple[str, Chart]]) -> str:
+    """The axis id of the lowest panel of those that share this panel's x axis without a break."""
+    axis = charts[number][1][1]["xaxis"]
+    while number + 1 < len(charts) and charts[number + 1][1][1]["xaxis"] == axis:
+        number += 1
+    return f"x{number + 1}"

@@ -126,21 +126,29 @@ def draw_series(series: Sequence[Series], axes: Axes, first: int = 0) -> list[di
         line = {"color": GREY if one.null else PALETTE[colour % len(PALETTE)], "dash": DASHES[position % len(DASHES)]}
         colour += not one.null
         if one.low is not None and one.high is not None:
-            edge = {
-                "mode": "lines",
-                "line": {"width": 0, "color": line["color"]},
-                "hoverinfo": "skip",
-                "showlegend": False,
-            }
-            x = np.asarray(one.x, dtype=float)
-            data.append(trace_of(one.name, *thin(x, one.low, log=axes.log), axes) | {**edge, "legendgroup": one.name})
-            filled = {**edge, "fill": "tonexty", "fillcolor": see_through(line["color"], 0.2), "legendgroup": one.name}
-            data.append(trace_of(one.name, *thin(x, one.high, log=axes.log), axes) | filled)
+            x, y = _outline(one, axes)
+            filled = {"line": {"width": 0}, "fill": "toself", "fillcolor": see_through(line["color"], 0.2)}
+            quiet = {"hoverinfo": "skip", "showlegend": False, "legendgroup": one.name}
+            data.append(trace_of(one.name, x, y, axes, **filled, **quiet))
         trace = trace_of(one.name, *thin(one.x, one.y, log=axes.log), axes, line=line, legendgroup=one.name)
         if one.points:
             trace |= {"mode": "lines+markers", "marker": {**marker_of(position), "color": line["color"], "size": 6}}
         data.append(trace)
     return data
+
+
+def _outline(one: Series, axes: Axes) -> tuple[np.ndarray, np.ndarray]:
+    """Around the band, run by run: where one of its ends is unknown there is no band, and none is drawn."""
+    x, low, high = (np.asarray(v, dtype=float).ravel() for v in (one.x, one.low, one.high))
+    ok = np.isfinite(x) & np.isfinite(low) & np.isfinite(high)
+    for side, values in (("x", x), ("y", low), ("y", high)):
+        ok &= (values > 0) | (side not in axes.log)
+    pieces = []
+    for run in np.split(np.arange(x.size), np.flatnonzero(np.diff(ok)) + 1):
+        if run.size and ok[run[0]]:
+            up, down = thin(x[run], high[run], log=axes.log), thin(x[run], low[run], log=axes.log)
+            pieces.append(np.hstack([up, np.array(down)[:, ::-1], [[up[0][0], np.nan], [up[1][0], np.nan]]]))
+    return tuple(np.hstack(pieces)) if pieces else (np.empty(0), np.empty(0))
 
 
 def trace_of(name: str, x: Any, y: Any, axes: Axes, **more: Any) -> dict[str, Any]:
@@ -175,10 +183,12 @@ def axes_layout(axes: Axes) -> dict[str, Any]:
 
 
 def depth_ticks(labels: Sequence[str]) -> dict[str, Any]:
-    """Layer names as ticks where they can be read: at most 20, of at most 40 letters."""
-    if len(labels) > 20 or max((len(label) for label in labels), default=0) > 40:
-        return {}
-    return {"tickvals": list(range(len(labels))), "ticktext": tick_labels(labels), "tickangle": -35}
+    """The axis of layers by depth; up to 20 are named, long names cut in the middle (the hover has all)."""
+    axis: dict[str, Any] = {"range": [-0.7, len(labels) - 0.3], "zeroline": False}
+    if len(labels) > 20:
+        return axis
+    short = [label if len(label) <= 26 else f"{label[:10]}…{label[-15:]}" for label in labels]
+    return {**axis, "tickvals": list(range(len(labels))), "ticktext": tick_labels(short), "tickangle": -35}
 
 
 def marker_of(position: int) -> dict[str, Any]:
@@ -195,17 +205,14 @@ def whiskers(middle: ArrayLike, low: ArrayLike, high: ArrayLike) -> dict[str, An
 
 def block_means(cells: np.ndarray) -> tuple[np.ndarray, list[int], list[int]]:
     """Cells averaged to at most CELLS rows and columns, with the first row and column of each block."""
-    starts = []
-    for axis in (0, 1):
-        size = cells.shape[axis]
+    ok = np.isfinite(cells)
+    total, count, starts = np.where(ok, cells, 0.0), ok.astype(float), []
+    for axis, size in enumerate(cells.shape):
         edges = np.unique(np.linspace(0, size, min(size, CELLS), endpoint=False).astype(int))
         if edges.size < size:
-            ok = np.isfinite(cells)
-            total = np.add.reduceat(np.where(ok, cells, 0.0), edges, axis=axis)
-            count = np.add.reduceat(ok.astype(float), edges, axis=axis)
-            cells = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+            total, count = np.add.reduceat(total, edges, axis=axis), np.add.reduceat(count, edges, axis=axis)
         starts.append([int(edge) for edge in edges])
-    return cells, starts[0], starts[1]
+    return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0), starts[0], starts[1]
 
 
 def _unit(values: np.ndarray) -> np.ndarray:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +27,7 @@ class Memory:
     keep = False
 
     def __init__(self) -> None:
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
         self._frames: dict[tuple[str, str], dict[str, pl.DataFrame]] = {}
         self._clock = time.perf_counter()
 
@@ -33,8 +35,9 @@ class Memory:
     def folder(self) -> Path:
         """Stands for the run folder."""
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="querist-", ignore_cleanup_errors=True)
-        return Path(self._folder.name)
+            self._folder = Path(tempfile.mkdtemp(prefix="querist-"))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        return self._folder
 
     @property
     def scratch(self) -> Path:
@@ -75,5 +78,4 @@ class Memory:
     def drop_empty(self) -> None:
         """Remove the temporary folder unless units left files in it."""
         if self._folder is not None and not self.has_files:
-            self._folder.cleanup()
-            self._folder = None
+            shutil.rmtree(self._folder, ignore_errors=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from querist.statistics.multiplicity import benjamini_hochberg, holm, max_t
+from querist.statistics.ranks import rank_p
 from querist.statistics.streams import stream, torch_seed
 
-__all__ = ["stream", "torch_seed"]
+__all__ = ["benjamini_hochberg", "holm", "max_t", "rank_p", "stream", "torch_seed"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import threading
 from collections import deque
@@ -13,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import get_context, parent_process
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from querist.errors import BadOption
@@ -189,7 +189,8 @@ def _unpacked() -> Callable[[Unit], Outcome]:
     global _work
     work = _work
     if work is None:
-        work = _work = pickle.loads(_parcel)  # noqa: S301 - our own bytes, from our own parent
+        # Our own bytes from our own parent, read here and not by the pool, whose workers die of what they cannot read.
+        work = _work = ForkingPickler.loads(_parcel)  # pyright: ignore[reportAttributeAccessIssue]
     return work
 
 
@@ -203,7 +204,7 @@ def _one(unit: Unit) -> Outcome:
 
 def _packed(work: Callable[[Unit], Outcome]) -> bytes:
     try:
-        return pickle.dumps(work, pickle.HIGHEST_PROTOCOL)
+        return bytes(ForkingPickler.dumps(work))
     except Exception as error:
         raise BadOption(
             "This study cannot cross processes",

@@ -108,7 +108,9 @@ class TensorRef:
     def _store(self) -> Store:
         if self.store is None or self.reason is not None:
             raise UnsupportedFormat(
-                f"The tensor {self.name} cannot be read", value=self.reason or "no content", mend="Leave it out with --exclude"
+                f"The tensor {self.name} cannot be read",
+                value=self.reason or "no content",
+                mend="Leave it out with --exclude",
             )
         return self.store
 

@@ -41,9 +41,11 @@ class Selection:
 
 
 def _patterns(given: Any, what: str) -> tuple[str, ...]:
-    texts = [given] if isinstance(given, str) else given
-    if not isinstance(texts, Iterable) or not all(isinstance(text, str) for text in (texts := list(texts))):
-        raise BadOption(f"The option {what} cannot be this", value=given, allowed="a pattern such as encoder.*, or several")
+    texts = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else [None]
+    if not all(isinstance(text, str) for text in texts):
+        raise BadOption(
+            f"The option {what} cannot be this", value=given, allowed="a pattern such as encoder.*, or several"
+        )
     return tuple(part for text in texts for part in (piece.strip() for piece in text.split(",")) if part)
 
 

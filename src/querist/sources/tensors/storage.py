@@ -74,7 +74,9 @@ class Extent:
 
     def rows(self, start: int, stop: int) -> torch.Tensor:
         """Rows of axis 0; of a contiguous tensor exactly their bytes are read."""
-        return self._gather(self.offset + start * self.strides[0] * ITEMSIZE[self.dtype], (stop - start, *self.shape[1:]))
+        return self._gather(
+            self.offset + start * self.strides[0] * ITEMSIZE[self.dtype], (stop - start, *self.shape[1:])
+        )
 
     def digest(self) -> str:
         """sha256, in chunks of 4 MiB."""
@@ -222,5 +224,7 @@ def check_fits(path: str, name: str, expected: int, found: int) -> None:
     """Raise CorruptFile where a tensor's content is shorter than its shape says."""
     if expected > found:
         raise CorruptFile(
-            f"The tensor {name} is cut off: expected {expected} bytes, found {found}", value=path, mend="Copy or download it again"
+            f"The tensor {name} is cut off: expected {expected} bytes, found {found}",
+            value=path,
+            mend="Copy or download it again",
         )

@@ -9,13 +9,15 @@ from pathlib import Path
 
 from querist.errors import CorruptFile, SourceNotFound
 
-__all__ = ["Window", "WindowFile", "truncated"]
+__all__ = ["Stream", "Window", "WindowFile", "read_into", "truncated"]
 
 
 def truncated(path: str, what: str, expected: int, found: int) -> CorruptFile:
     """The error for a file that is shorter than it says."""
     return CorruptFile(
-        f"The file ends early: {what} needs {expected} bytes, found {found}", value=path, mend="Copy or download it again"
+        f"The file ends early: {what} needs {expected} bytes, found {found}",
+        value=path,
+        mend="Copy or download it again",
     )
 
 
@@ -57,6 +59,10 @@ class Window:
     def open(self) -> WindowFile:
         """A seekable file of the window alone."""
         return WindowFile(self)
+
+    def stream(self) -> Stream:
+        """A buffered file of the window alone, whose reads never allocate more than there is."""
+        return Stream(WindowFile(self), self.size)
 
 
 def read_into(path: str, offset: int, view: memoryview) -> None:
@@ -109,6 +115,15 @@ class WindowFile(io.RawIOBase):
         """Position inside the window."""
         return self._at
 
+    def read(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes; a size beyond the end allocates no more than there is."""
+        left = max(0, self._window.size - self._at)
+        buffer = bytearray(left if size is None or size < 0 else min(size, left))
+        done = 0
+        while done < len(buffer) and (count := self.readinto(memoryview(buffer)[done:])):
+            done += count
+        return bytes(buffer[:done])
+
     def readinto(self, buffer) -> int:
         """Read up to the end of the window."""
         view = memoryview(buffer).cast("B")
@@ -122,3 +137,22 @@ class WindowFile(io.RawIOBase):
         """Close the file below."""
         self._file.close()
         super().close()
+
+
+class Stream(io.BufferedReader):
+    """A buffered window in which a length that lies is cut to what is left, before anything is allocated."""
+
+    LINE = 1 << 20
+
+    def __init__(self, raw: WindowFile, size: int):
+        super().__init__(raw, 1 << 16)
+        self._size = size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """At most `size` bytes and at most what is left."""
+        left = max(0, self._size - self.tell())
+        return super().read(left if size is None or size < 0 else min(size, left))
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """One line, cut after 1 MiB."""
+        return super().readline(self.LINE if size is None or size < 0 else min(size, self.LINE))

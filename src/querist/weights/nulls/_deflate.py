@@ -11,7 +11,7 @@ __all__ = ["without_top"]
 
 
 def without_top(W: Tensor, edge: float) -> tuple[Tensor, Float[np.ndarray, "N"], tuple[int, int]]:
-    """W less every component whose squared singular value exceeds `edge`: the matrix, what is left of its spectrum, its shape.
+    """W less every component whose squared singular value exceeds `edge`: matrix, spectrum and shape of what is left.
 
     W: [h, d] or [count, h, d], not changed; the result is float32 or float64. The components removed leave zeros, which
     are not among the eigenvalues returned (ascending, float64, pooled). The shape returned is that of a matrix of noise

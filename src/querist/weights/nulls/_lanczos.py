@@ -47,17 +47,18 @@ def top_eigenvalues(
 ) -> Float[np.ndarray, "b"]:
     """Largest eigenvalue of each W Wᵀ, float64 [b], from below.
 
-    W: [b, h, d] on any device, computed in float32. start: [b, min(h, d)], one vector per matrix, any scale.
-    steps: a fixed number; None goes on from `default_steps` until the estimated error is below .01 σ_J. W must be scaled
-    so that its squares neither overflow nor vanish (max|W| near 1).
+    W: [b, h, d] on any device, computed in float32. start: [b, min(h, d)], one vector per matrix, any scale. steps: a
+    fixed number; None goes on from `default_steps` until the estimated error is below .01 σ_J. W must be scaled so that
+    its squares neither overflow nor vanish (max|W| near 1).
 
-    Full reorthogonalisation, twice per step: with one pass in float32 the basis is lost (1536x384: λ_max wrong by 1e4 σ_J).
+    Full reorthogonalisation, twice per step: with one pass in float32 the basis is lost (1536x384: λ_max wrong by 1e4
+    σ_J).
     """
     b, h, d = W.shape
     X = W.float() if h <= d else W.float().transpose(1, 2)
     N, M = X.shape[1:]
     if tuple(start.shape) != (b, N):
-        raise ShapeMismatch("one start vector per matrix is needed", value=tuple(start.shape), allowed=f"({b}, {N})")
+        raise ShapeMismatch("One start vector per matrix is needed", value=tuple(start.shape), allowed=f"({b}, {N})")
     if steps is not None and steps < 1:
         raise BadOption("Lanczos needs at least one step", value=steps, allowed="steps >= 1")
     fixed = None if steps is None else min(steps, N)
@@ -124,12 +125,12 @@ def top_eigenvalue(
     W = torch.as_tensor(W).detach()
     if W.ndim not in (2, 3) or 0 in W.shape:
         raise ShapeMismatch(
-            "a matrix or a stack of matrices is needed", value=tuple(W.shape), allowed="[h, d] or [count, h, d]"
+            "Lanczos needs a matrix or a stack of matrices", value=tuple(W.shape), allowed="[h, d] or [count, h, d]"
         )
     stack = W if W.ndim == 3 else W.unsqueeze(0)
     scale = float(stack.abs().max())
     if not math.isfinite(scale):
-        raise NonFinite("the matrix holds NaN or infinite entries", mend="Mend or leave out the tensor")
+        raise NonFinite("The matrix holds NaN or infinite entries", mend="Mend or leave out the tensor")
     if scale == 0:
         return 0.0
     start = rng.standard_normal((len(stack), min(W.shape[-2:])), dtype=np.float32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -44,13 +43,13 @@ def replica(W: Float[Tensor, "..."], kind: str, rng: np.random.Generator) -> Flo
     """
     W = torch.as_tensor(W).detach()
     if W.dtype not in _FLOATS:
-        raise BadValues("only floating-point weights are resampled", value=str(W.dtype), allowed="float16 to float64")
+        raise BadValues("Only floating-point weights are resampled", value=str(W.dtype), allowed="float16 to float64")
     if kind == "shuffle":
         bits = _shuffled(_bits(W), rng)
     elif kind == "signflip":
         bits = _flipped(_bits(W), rng)
     else:
-        raise UnknownName("unknown null", value=kind, allowed=", ".join(KINDS))
+        raise UnknownName("Unknown null", value=kind, allowed=", ".join(KINDS))
     signed = torch.from_numpy(bits.view(np.dtype(f"i{bits.itemsize}")))
     return signed.view(W.dtype).reshape(W.shape).to(W.device)
 
@@ -85,7 +84,7 @@ def _shuffled(bits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _shuffled_in_two_rounds(bits: np.ndarray, seed: int, keys: np.random.Generator) -> np.ndarray:
-    """Each entry to one of 256 buckets at random, then each bucket shuffled: exact, and 9 to 40 MB beside the result."""
+    """Each entry to one of 256 buckets at random, then each bucket shuffled: exact, 9 to 40 MB beside the result."""
     sizes = np.zeros(_BUCKETS, dtype=np.int64)
     for begin in range(0, bits.size, _CHUNK):
         size = min(_CHUNK, bits.size - begin)
@@ -111,7 +110,7 @@ def _shuffled_in_two_rounds(bits: np.ndarray, seed: int, keys: np.random.Generat
 
 
 def _sorted_pairs(bits: np.ndarray, keys: np.random.Generator) -> np.ndarray:
-    """Values behind random keys in the high bits, sorted. Equal 32-bit keys (1 pair in 4e9) fall back to value order."""
+    """Values behind random keys in the high bits, sorted. Equal keys (one pair in 4e9) go by value."""
     width = np.uint64(8 * bits.itemsize)
     pairs = keys.integers(0, 2**64, size=bits.size, dtype=np.uint64)
     pairs &= ~((np.uint64(1) << width) - np.uint64(1))
@@ -134,10 +133,11 @@ def full_replicas(
     spectrum: Spectrum | None = None,
     first: int = 0,
 ) -> list[Float[np.ndarray, "N"]]:
-    """Whole spectra of `count` replicas of a layer, numbered from `first`, each drawn from `stream(seed, layer, kind, replica)`.
+    """Whole spectra of `count` replicas of a layer, numbered from `first`.
 
-    spectrum: tensor of W's shape -> eigenvalues ascending, float64; by default those of W Wᵀ (all of them together where W
-    is a stack [count, h, d]). The whole tensor is resampled, never matrix by matrix.
+    Each is drawn from `stream(seed, layer, kind, number)`. spectrum: tensor of W's shape -> eigenvalues ascending,
+    float64; by default those of W Wᵀ (all of them together where W is a stack [count, h, d]). The whole tensor is
+    resampled, never matrix by matrix.
     """
     spectrum = spectrum or pooled
     return [spectrum(replica(W, kind, stream(seed, layer, kind, i))) for i in range(first, first + count)]
@@ -147,9 +147,7 @@ def pooled(W: Float[Tensor, "h d"] | Float[Tensor, "count h d"]) -> Float[np.nda
     """Eigenvalues of W Wᵀ, or of all matrices of a stack together, ascending, float64."""
     from querist.weights.spectrum import esd
 
-    if W.ndim == 2:
-        return esd(W).evals
-    return np.sort(np.concatenate([esd(block).evals for block in W]))
+    return esd(W).evals
 
 
 def top_replicas(

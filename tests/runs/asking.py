@@ -1,0 +1,118 @@
+"""Asking the small study in another process, to be killed there; and letting faults in between two steps of a write."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing import get_context
+from pathlib import Path
+
+from querist.reports import ask as asking
+from querist.reports.ask import ask
+from querist.runs.journal import Journal
+from tests.runs.small_study import SmallConfig, SmallStudy
+
+
+def plain_page(set_attribute=setattr):
+    set_attribute(asking, "_page", lambda document: f"<title>{document.layout.title}</title>")
+
+
+def asked(out, config=None, **options):
+    return ask(SmallStudy(), config or SmallConfig(), out=out, progress=False, **options)
+
+
+class Asking:
+    """The small study asked in another process."""
+
+    def __init__(self, out: Path, config: SmallConfig, *, engine="serial", fault=None):
+        arguments = (out, config, engine, fault)
+        self.out = Path(out)
+        self.process = get_context("spawn").Process(target=_ask_here, args=arguments)
+        self.process.start()
+
+    def until_done(self, units: int, seconds: float = 60) -> None:
+        """Wait until the journal holds so many units."""
+        journal = Journal(self.out / "units.jsonl")
+        end = time.monotonic() + seconds
+        while len(journal.entries()) < units:
+            assert self.process.is_alive(), f"ended early with {self.process.exitcode}"
+            assert time.monotonic() < end, "the units took too long"
+            time.sleep(0.005)
+
+    def signal(self, number: int) -> None:
+        os.kill(self.process.pid, number)
+
+    def end(self, seconds: float = 60) -> int | None:
+        """The exit code: negative for a signal."""
+        self.process.join(seconds)
+        code = self.process.exitcode
+        if code is None:
+            self.process.kill()
+            self.process.join()
+        return code
+
+
+def _ask_here(out, config, engine, fault):
+    plain_page()
+    if fault is not None:
+        fall_at_write(*fault)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        asked(out, config, engine=engine, resume=True)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def fall_at_write(number: int, when: str) -> None:
+    """SIGKILL this process at its `number`-th rename, `before` or `after` it happens."""
+    rename, count = os.replace, 0
+
+    def replace(source, target):
+        nonlocal count
+        count += 1
+        if count == number and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        rename(source, target)
+        if count == number and when == "after":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    os.replace = replace
+
+
+def processes_below(pid: int) -> list[int]:
+    """Process ids of all descendants."""
+    import psutil
+
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def gone(pids: list[int], seconds: float = 15) -> bool:
+    """Whether all of these processes end within so many seconds."""
+    import psutil
+
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        alive = [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
+        if not alive:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def run_script(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A fresh interpreter."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+        cwd=Path(__file__).parents[2],
+        check=False,
+    )
