@@ -27,8 +27,8 @@ def asked(out, config=None, **options):
 class Asking:
     """The small study asked in another process."""
 
-    def __init__(self, out: Path, config: SmallConfig, *, engine="serial", fault=None):
-        arguments = (out, config, engine, fault)
+    def __init__(self, out: Path, config: SmallConfig, *, engine="serial"):
+        arguments = (out, config, engine)
         self.out = Path(out)
         self.process = get_context("spawn").Process(target=_ask_here, args=arguments)
         self.process.start()
@@ -42,8 +42,9 @@ class Asking:
             assert time.monotonic() < end, "the units took too long"
             time.sleep(0.005)
 
-    def signal(self, number: int) -> None:
-        os.kill(self.process.pid, number)
+    def signal(self, number: int, *, group: bool = False) -> None:
+        """Send a signal; with `group` to its workers as well, as a terminal does on Ctrl-C."""
+        (os.killpg if group else os.kill)(self.process.pid, number)
 
     def end(self, seconds: float = 60) -> int | None:
         """The exit code: negative for a signal."""
@@ -55,10 +56,9 @@ class Asking:
         return code
 
 
-def _ask_here(out, config, engine, fault):
+def _ask_here(out, config, engine):
+    os.setpgrp()
     plain_page()
-    if fault is not None:
-        fall_at_write(*fault)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         asked(out, config, engine=engine, resume=True)

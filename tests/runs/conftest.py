@@ -9,5 +9,5 @@ from tests.runs.asking import plain_page
 
 @pytest.fixture(autouse=True)
 def _plain_page(request, monkeypatch):
-    if "real_page" not in request.keywords and "check_study" not in request.function.__code__.co_names:
+    if "check_study" not in request.function.__code__.co_names:
         plain_page(monkeypatch.setattr)

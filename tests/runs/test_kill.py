@@ -110,7 +110,7 @@ def test_interrupted_it_says_so_and_goes_on(tmp_path, engine, number):
     asking = Asking(folder, config, engine=engine)
     asking.until_done(2)
     children = processes_below(asking.process.pid)
-    asking.signal(number)
+    asking.signal(number, group=number == signal.SIGINT)
     assert asking.end(20) == 130
     assert gone(children), "workers outlived the interruption"
     assert header(folder)["status"] == "interrupted"

@@ -1,4 +1,4 @@
-"""What fits on a page: rows of tables and figures are embedded up to a number of bytes, and what is left out is told."""
+"""What fits on a page: rows of tables and figures up to a number of bytes; what is left out is told."""
 
 from __future__ import annotations
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from querist.errors import InvariantBroken
 from querist.reports.budget import PAGE_BYTES, TABLE_BYTES, embed, fair_limit, fit_figures, table_json
@@ -16,6 +17,9 @@ from querist.reports.document import Document
 from querist.reports.present import NEWS, chosen, full, groups, number, questions_of, tally
 from querist.results.layout import Section
 from querist.results.table import Column, TableSpec
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 __all__ = ["asset", "draw", "render", "reproduce", "specification"]
 
@@ -30,11 +34,12 @@ POSITIONAL = ("source", "base", "tuned", "model", "models", "data", "table", "ru
 def render(document: Document, *, reload: int | None = None) -> str:
     """A document as one HTML page of less than `PAGE_BYTES`, which opens without a network.
 
-    `reload` makes the page load itself again after that many seconds. Figures and rows that would make the page too heavy
-    are left out, each told with the file that holds it. Raises InvariantBroken where the layout names a table or figure
-    that the document does not have, or where words alone exceed the budget.
+    `reload` makes the page load itself again after that many seconds. Figures and rows that would make the page too
+    heavy are left out, each told with the file that holds it. Raises InvariantBroken where the layout names a table or
+    figure that the document does not have, or where words alone exceed the budget.
     """
     room = PAGE_BYTES - len(_plotly()) - TABLE_BYTES - 400_000
+    over = 0
     for _ in range(4):
         page = draw("page.html", _scripts(document), **_view(document, room), reload=reload)
         over = len(page.encode()) - PAGE_BYTES
@@ -118,9 +123,16 @@ def _environment():
 
     loader = PackageLoader("querist.reports", "templates")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters |= {"number": number, "full": full, "embed": embed}
+    made.filters |= {"number": number, "full": full, "embed": embed, "breakable": _breakable}
     made.globals |= {"NEWS": NEWS, "LISTED": LISTED}
     return made
+
+
+def _breakable(text: str) -> Markup:
+    """A dotted or slashed name that may break after its parts rather than inside a word."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"([./:_-]+)(?=\w)", r"\1<wbr>", str(escape(text))))
 
 
 def _view(document: Document, room: int) -> dict[str, Any]:

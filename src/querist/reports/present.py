@@ -19,7 +19,7 @@ NEWS = {"bad": "bad news", "good": "good news", "open": "cannot say", "plain": "
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """Places on a scale from 0 to 100; None where the number does not exist. `log` is whether the scale is logarithmic."""
+    """Places on a scale from 0 to 100, None where a number does not exist; `log` says whether it is logarithmic."""
 
     estimate: float | None
     low: float | None
@@ -154,7 +154,7 @@ def _values(finding: Finding) -> list[float]:
 
 
 def _scale(findings: Sequence[Finding]) -> tuple[float, float, bool] | None:
-    """Ends of the scale that all findings of a question share; logarithmic where they span two decades and none is ≤ 0."""
+    """Ends of the scale that a question's findings share; logarithmic where all are positive and span two decades."""
     values = [value for finding in findings if finding.estimate is not None for value in _values(finding)]
     if not values or min(values) == max(values):
         return None

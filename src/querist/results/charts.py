@@ -17,21 +17,21 @@ from numpy.typing import ArrayLike
 
 from querist.results.traces import (
     DASHES,
-    DIVERGING,
     GREY,
     LIMIT,
     PALETTE,
     Axes,
     Mark,
     Series,
+    around,
     axes_layout,
     block_means,
     depth_ticks,
     draw_marks,
     draw_series,
+    filled_below,
     finite_values,
     marker_of,
-    see_through,
     shown,
     six_digits,
     thin,
@@ -95,12 +95,11 @@ def histogram(
         line = {"color": GREY if grey else PALETTE[colour % len(PALETTE)], "width": 1.5}
         line["dash"] = DASHES[position % len(DASHES)]
         trace = trace_of(names[name], np.repeat(edges, 2)[1:-1], np.repeat(heights, 2), axes, line=line)
-        if position == 0:
-            trace |= {"fill": "tozeroy", "fillcolor": see_through(line["color"], 0.22)}
         data.append(trace)
         colour += not grey
+    data = [*filled_below(data, axes), *data]
     data += draw_series(curves, axes, first=colour)
-    return data + draw_marks(marks, data, axes), axes_layout(axes)
+    return data + draw_marks(marks, data, axes), axes_layout(axes, data)
 
 
 def ccdf(
@@ -116,13 +115,13 @@ def ccdf(
         line = {"color": PALETTE[position % len(PALETTE)], "dash": DASHES[position % len(DASHES)], "shape": "vh"}
         data.append(trace_of(name, *thin(x, share, log=axes.log), axes, line=line))
     data += draw_series(fits, axes, first=len(data))
-    return data + draw_marks(marks, data, axes), axes_layout(axes)
+    return data + draw_marks(marks, data, axes), axes_layout(axes, data)
 
 
 def lines(series: Sequence[Series], axes: Axes, *, marks: Sequence[Mark] = ()) -> Chart:
     """Lines, each with its band where it has one, thinned to `LIMIT` points."""
     data = draw_series(series, axes)
-    return data + draw_marks(marks, data, axes), axes_layout(axes)
+    return data + draw_marks(marks, data, axes), axes_layout(axes, data)
 
 
 def scatter(
@@ -143,7 +142,7 @@ def scatter(
     if identity and (values := finite_values([trace[side] for trace in data for side in "xy"])):
         ends = [min(values), max(values)]
         data.insert(0, trace_of("equal", ends, ends, axes, line={"color": GREY, "dash": "dash", "width": 1}))
-    return data + draw_marks(marks, data, axes), axes_layout(axes)
+    return data + draw_marks(marks, data, axes), axes_layout(axes, data)
 
 
 def bars(
@@ -171,7 +170,7 @@ def bars(
         if position == 0 and low is not None and high is not None:
             trace["error_y"] = whiskers(heights, low, high)
         data.append(trace)
-    return data + draw_marks(marks, data, axes), {**axes_layout(axes), "barmode": "group"}
+    return data + draw_marks(marks, data, axes), {**axes_layout(axes, data), "barmode": "group"}
 
 
 def heat(
@@ -211,8 +210,8 @@ def heat(
         "colorscale": "Viridis",
     }
     if middle is not None:
-        trace |= {"colorscale": DIVERGING, "zmid": math.log10(middle) if log else middle}
-    return [trace], axes_layout(axes)
+        trace |= around(cells, math.log10(middle) if log else middle)
+    return [trace], axes_layout(axes, [trace])
 
 
 def by_depth(
@@ -234,7 +233,7 @@ def by_depth(
         if position == 0 and low is not None and high is not None:
             trace["error_y"] = whiskers(y, low, high)
         data.append(trace)
-    layout = axes_layout(axes)
+    layout = axes_layout(axes, data)
     layout["xaxis"] |= depth_ticks(labels)
     return data + draw_marks(marks, data, axes), layout
 
@@ -263,7 +262,7 @@ def strip(labels: Sequence[str], kinds: Sequence[str | None], axes: Axes, *, ord
         }
         trace |= {"marker": {**marker_of(position), "size": 9}, "text": tick_labels([labels[i] for i in where])}
         data.append({**trace, "hovertemplate": "%{text}<br>%{y}<extra></extra>"})
-    layout = axes_layout(axes)
+    layout = axes_layout(axes, data)
     layout["xaxis"] |= depth_ticks(labels)
     layout["yaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": list(told.values())[::-1]}
     return data, {**layout, "showlegend": False}

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 __all__ = [
     "CELLS",
     "DASHES",
-    "DIVERGING",
     "GREY",
     "LIMIT",
     "PALETTE",
@@ -24,11 +23,13 @@ __all__ = [
     "Axes",
     "Mark",
     "Series",
+    "around",
     "axes_layout",
     "block_means",
     "depth_ticks",
     "draw_marks",
     "draw_series",
+    "filled_below",
     "finite_values",
     "marker_of",
     "see_through",
@@ -48,7 +49,8 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "
 LIMIT = 400
 CELLS = 160
 """Most rows and columns of a heat map; a larger one is averaged in blocks."""
-DIVERGING = [[0.0, "#2e73b8"], [0.5, "#b9bec4"], [1.0, "#da730b"]]
+_ENDS = ("#2e73b8", "#b9bec4", "#da730b")
+"""Below the null, at it, above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,8 @@ def _outline(one: Series, axes: Axes) -> tuple[np.ndarray, np.ndarray]:
     pieces = []
     for run in np.split(np.arange(x.size), np.flatnonzero(np.diff(ok)) + 1):
         if run.size and ok[run[0]]:
-            up, down = thin(x[run], high[run], log=axes.log), thin(x[run], low[run], log=axes.log)
+            under = run if np.ptp(low[run]) else run[[0, -1]]
+            up, down = thin(x[run], high[run], log=axes.log), thin(x[under], low[under], log=axes.log)
             pieces.append(np.hstack([up, np.array(down)[:, ::-1], [[up[0][0], np.nan], [up[1][0], np.nan]]]))
     return tuple(np.hstack(pieces)) if pieces else (np.empty(0), np.empty(0))
 
@@ -172,11 +175,47 @@ def draw_marks(marks: Sequence[Mark], data: Sequence[dict[str, Any]], axes: Axes
     return drawn
 
 
-def axes_layout(axes: Axes) -> dict[str, Any]:
-    """Axis titles and scales."""
+def filled_below(data: Sequence[dict[str, Any]], axes: Axes) -> list[dict[str, Any]]:
+    """The area under the first of these lines, down to zero or, where y is logarithmic, to half of the least value."""
+    if not data:
+        return []
+    first = data[0]
+    floor = min((y for y in finite_values([trace["y"] for trace in data]) if y > 0), default=1.0) / 2
+    low = np.full(len(first["x"]), floor if "y" in axes.log else 0.0)
+    x, y = _outline(Series("", first["x"], np.zeros(0), low, np.array(first["y"], dtype=float)), axes)
+    look = {"fill": "toself", "fillcolor": see_through(first["line"]["color"], 0.22), "line": {"width": 0}}
+    quiet = {"hoverinfo": "skip", "showlegend": False, "legendgroup": first["name"]}
+    first["legendgroup"] = first["name"]
+    return [{**trace_of("", x, y, axes, **look, **quiet), "name": first["name"]}]
+
+
+def around(cells: np.ndarray, middle: float) -> dict[str, Any]:
+    """Colours of a heat map that is grey at `middle` and as far from grey, on either side, as the cell is from it."""
+    values = cells[np.isfinite(cells)]
+    low, high = (min(values.min(), middle), max(values.max(), middle)) if values.size else (middle - 1, middle + 1)
+    span = max(middle - low, high - middle) or 1.0
+    if high <= low:
+        low, high = middle - span, middle + span
+    place = (middle - low) / (high - low)
+    stops = [[0.0, _blend(_ENDS[1], _ENDS[0], (middle - low) / span)], [place, _ENDS[1]]]
+    stops.append([1.0, _blend(_ENDS[1], _ENDS[2], (high - middle) / span)])
+    stops = [stop for i, stop in enumerate(stops) if i != 1 or 0 < place < 1]
+    return {"colorscale": stops, "zmin": float(low), "zmax": float(high)}
+
+
+def _blend(start: str, end: str, share: float) -> str:
+    pairs = [(int(start[i : i + 2], 16), int(end[i : i + 2], 16)) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
+
+
+def axes_layout(axes: Axes, data: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Axis titles and scales; a logarithmic axis of more than a decade and a half is ticked at powers of ten only."""
     layout: dict[str, Any] = {"xaxis": {"title": {"text": axes.x}}, "yaxis": {"title": {"text": axes.y}}}
     for side in axes.log:
         layout[f"{side}axis"] |= {"type": "log", "exponentformat": "power"}
+        values = [value for value in finite_values([trace[side] for trace in data]) if value > 0]
+        if values and max(values) / min(values) > 30:
+            layout[f"{side}axis"] |= {"dtick": 1 if max(values) / min(values) < 1e9 else 2}
     if axes.square:
         layout["yaxis"] |= {"scaleanchor": "x", "scaleratio": 1}
     return layout

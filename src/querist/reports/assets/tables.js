@@ -34,7 +34,7 @@
   };
   const shown = (value) => {
     if (value === null || value === undefined) return "–";
-    if (Array.isArray(value)) return value.length ? value.map(shown).join(", ") : "–";
+    if (Array.isArray(value)) return value.length ? value.map((v) => (Number.isInteger(v) ? String(v) : shown(v))).join(", ") : "–";
     return typeof value === "number" ? number(value) : String(value);
   };
   const whole = (value) => (value === null ? "no value" : Array.isArray(value) ? JSON.stringify(value) : String(value));

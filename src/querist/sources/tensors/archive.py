@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from querist.errors import CorruptFile, UnsupportedFormat
+from querist.errors import CorruptFile, QueristError, UnsupportedFormat
 from querist.sources.tensors.window import Window, truncated
 
 __all__ = ["Archive", "Member", "reading"]
@@ -50,7 +50,7 @@ def reading(path: str) -> Iterator[None]:
     """Turn every fault of Python's zip reader into CorruptFile."""
     try:
         yield
-    except CorruptFile:
+    except QueristError:
         raise
     except _FAULTS as error:
         raise CorruptFile(
@@ -78,9 +78,7 @@ class Archive:
                             f"The archive's member {info.filename} claims {info.file_size} bytes from {info.compress_size}",
                             value=window.path,
                         )
-        except UnsupportedFormat:
-            raise
-        except CorruptFile:
+        except QueristError:
             raise
         except _FAULTS:
             raise _cut(window) from None

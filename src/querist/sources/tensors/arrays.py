@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["MAGIC", "Deflated", "is_npz", "read_npy", "read_npz"]
 
 MAGIC = b"\x93NUMPY"
-LONGEST = 1 << 20
+LONGEST = 1 << 17
 """Bytes of a header that are parsed: numpy writes some hundred."""
 _HEADER = re.compile(
     r"\s*\{\s*'descr'\s*:\s*(?P<descr>'[^']*'|\[.*\])\s*,\s*'fortran_order'\s*:\s*(?P<order>True|False)\s*,"
@@ -107,9 +107,10 @@ def _header(data: bytes, path: str, what: str) -> Header:
     match = _HEADER.fullmatch(text)
     if match is None:
         raise CorruptFile(f"The header of {what} is damaged", value=path)
-    shape = tuple(int(side.rstrip("L")) for side in match["shape"].replace(" ", "").split(",") if side)
-    if len(shape) > 64 or any(side >= 1 << 62 for side in shape):
-        raise CorruptFile(f"The header of {what} claims the shape {list(shape[:8])}", value=path)
+    sides = [side for side in re.sub(r"[\sL]", "", match["shape"]).split(",") if side]
+    if len(sides) > 64 or any(len(side) > 18 for side in sides):
+        raise CorruptFile(f"The header of {what} claims the shape ({match['shape'][:80]})", value=path)
+    shape = tuple(map(int, sides))
     descr = match["descr"].strip("'")
     order, kind = descr[:1], descr[1:]
     if order not in "<>|=":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from querist.errors import CorruptFile
+from querist.errors import CorruptFile, QueristError
 from querist.sources.tensors.archive import Archive
 from querist.sources.tensors.found import Found, extent_ref
 from querist.sources.tensors.ref import PassedOver, TensorRef
@@ -84,6 +84,8 @@ def read_exported(archive: Archive) -> Found:
 def _json(archive: Archive, name: str) -> Any:
     try:
         return json.loads(archive.read(name))
+    except QueristError:
+        raise
     except (ValueError, RecursionError) as error:
         raise CorruptFile(f"The archive's member {name} is damaged ({error})", value=archive.window.path) from None
 
@@ -124,9 +126,9 @@ def _described(archive: Archive, folder: str, config: str, prefix: str, found: F
                     hints=hints,
                 )
             )
+    except QueristError:
+        raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, CorruptFile) or hasattr(error, "exit_code"):
-            raise
         raise CorruptFile(f"The archive's member {config} is damaged ({error})", value=path) from None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from querist.errors import SourceNotFound
 from querist.sources.tensors.dtypes import ITEMSIZE, torch_dtype, total
@@ -13,10 +13,19 @@ from querist.sources.tensors.ref import PassedOver, TensorRef, TensorSource
 from querist.sources.tensors.select import Selection, nothing_selected
 from querist.sources.tensors.storage import Extent, check_fits, contiguous
 
-__all__ = ["Found", "extent_ref", "finish"]
+__all__ = ["Found", "Missing", "extent_ref", "finish"]
 
 EXPANDED = 1 << 24
 """Entries that a tensor may repeat by strides of 0: beyond it a few bytes would pose as a matrix of any size."""
+
+
+class Missing(NamedTuple):
+    """A tensor whose file is not there; shape and dtype where another file tells them."""
+
+    name: str
+    shape: tuple[int, ...] | None
+    dtype: str | None
+    file: str
 
 
 @dataclass(slots=True)
@@ -27,6 +36,7 @@ class Found:
     refs: list[TensorRef] = field(default_factory=list)
     passed_over: list[PassedOver] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
+    missing: list[Missing] = field(default_factory=list)
 
 
 def extent_ref(
@@ -65,8 +75,18 @@ def extent_ref(
 def finish(address: str, found: Found, selection: Selection) -> TensorSource:
     """The source: refs that are wanted, tied ones joined, everything else with its reason.
 
-    Raises SourceNotFound where there is no tensor at all, UnknownName where the patterns leave none.
+    Raises SourceNotFound where there is no tensor at all or a wanted one's file is missing, UnknownName where the
+    patterns leave none.
     """
+    absent = [row for row in found.missing if selection.reason(row.name) is None]
+    if absent:
+        here = sorted(ref.name for ref in found.refs)
+        raise SourceNotFound(
+            f"The file {absent[0].file} is missing, which holds {len(absent)} wanted tensors, among them {absent[0].name}",
+            value=address,
+            mend=f"Get the file, or go on without it by --include PATTERNS that match the {len(here)} tensors that are here"
+            + (f", such as --include {here[0]}" if here else ""),
+        )
     refs = with_name_hints(_distinct(found.refs))
     wanted: list[TensorRef] = []
     left_out: list[PassedOver] = []
@@ -76,8 +96,9 @@ def finish(address: str, found: Found, selection: Selection) -> TensorSource:
             wanted.append(ref)
         else:
             left_out.append(PassedOver(ref.name, ref.shape, ref.dtype, reason))
-    passed_over = (*found.passed_over, *left_out)
-    if not refs and not any(row.shape is not None for row in found.passed_over):
+    gone = [PassedOver(row.name, row.shape, row.dtype, f"its file {row.file} is missing") for row in found.missing]
+    passed_over = (*found.passed_over, *gone, *left_out)
+    if not refs and not gone and all(row.shape is None for row in found.passed_over):
         lines = "; ".join(f"{row.what}: {row.reason}" for row in found.passed_over[:5])
         raise SourceNotFound(
             f"There are no weights in this {found.format} source" + (f" ({lines})" if lines else ""),
@@ -85,7 +106,7 @@ def finish(address: str, found: Found, selection: Selection) -> TensorSource:
             allowed="a source that holds at least one tensor",
         )
     if not wanted:
-        raise nothing_selected(address, [*left_out, *found.passed_over])
+        raise nothing_selected(address, [*left_out, *gone, *found.passed_over])
     return TensorSource(address, found.format, tuple(_joined(wanted)), passed_over, found.metadata)
 
 

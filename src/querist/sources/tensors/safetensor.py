@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from querist.errors import CorruptFile, UnsupportedFormat
+from querist.errors import CorruptFile, QueristError, UnsupportedFormat
 from querist.files import replacing
 from querist.sources.tensors.dtypes import ITEMSIZE, total
 from querist.sources.tensors.found import Found, extent_ref
@@ -58,9 +58,9 @@ def read_safetensors(window: Window) -> Found:
         header = json.loads(window.read(8, length))
         if not isinstance(header, dict):
             raise ValueError("it is no object")
+    except QueristError:
+        raise
     except (ValueError, RecursionError) as error:
-        if isinstance(error, CorruptFile):
-            raise
         raise CorruptFile(f"The header is damaged ({error})", value=path, mend="Copy or download it again") from None
     start = 8 + length
     metadata = header.pop("__metadata__", None)

@@ -45,7 +45,9 @@ def farms(
     columns = min(max(1, int(rows * ratio)), d)
     if min(rows, columns) < SMALLEST:
         raise BadValues(
-            "The matrix is too small for windows of one aspect ratio", value=(h, d), allowed=f"a side of at least {SMALLEST}"
+            "The matrix is too small for windows of one aspect ratio",
+            value=(h, d),
+            allowed=f"a side of at least {SMALLEST}",
         )
     corners = [(i, j) for i in _starts(h, rows, max_starts) for j in _starts(d, columns, max_starts)]
     small = min(rows, columns)

@@ -248,7 +248,17 @@ def _hill(x: np.ndarray, form: str, dropped: int) -> PLFit:
     D = _distance(tail, float(x[start]), alpha)
     low, high = alpha - 1.96 * sigma, alpha + 1.96 * sigma
     return PLFit(
-        alpha, float(x[start]), float(x[-1]), D, size, sigma, low, high, f"hill-{form}", "fixed", dropped,
+        alpha,
+        float(x[start]),
+        float(x[-1]),
+        D,
+        size,
+        sigma,
+        low,
+        high,
+        f"hill-{form}",
+        "fixed",
+        dropped,
         finger=_finger(tail, float(x[start]), alpha),
     )
 

@@ -19,7 +19,9 @@ GRID = 4001
 
 def _ratio(q: float) -> float:
     if not 0 < q <= 1:
-        raise BadOption("The aspect ratio of a Marchenko–Pastur law lies outside its range", value=q, allowed="0 < q <= 1")
+        raise BadOption(
+            "The aspect ratio of a Marchenko–Pastur law lies outside its range", value=q, allowed="0 < q <= 1"
+        )
     return float(q)
 
 

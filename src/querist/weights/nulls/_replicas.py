@@ -11,7 +11,7 @@ from torch import Tensor
 
 from querist.errors import BadValues, UnknownName
 from querist.statistics import stream
-from querist.weights.nulls._lanczos import top_eigenvalues
+from querist.weights.nulls._lanczos import scaled, top_eigenvalues
 
 __all__ = ["KINDS", "Spectrum", "full_replicas", "pooled", "replica", "top_replicas"]
 
@@ -25,6 +25,7 @@ _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 # torch.randperm with its gather 15); beyond this many entries the keys would need more than 64 MiB, so two rounds.
 _ONE_SORT = 1 << 23
 _CHUNK = 1 << 20
+_FLIP_CHUNK = 1 << 16
 _BUCKETS = 256
 # Replicas drawn and put through Lanczos together: small ones pay mostly for calls (128x256: 3.1 floors each alone, .9
 # together), but a batch beyond the second-level cache costs more than it saves (384x384: .37 and .50).
@@ -64,8 +65,8 @@ def _bits(W: Tensor) -> np.ndarray:
 def _flipped(bits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     out = np.empty_like(bits)
     width = 8 * bits.itemsize - 1
-    for begin in range(0, bits.size, _CHUNK):
-        part = bits[begin : begin + _CHUNK]
+    for begin in range(0, bits.size, _FLIP_CHUNK):
+        part = bits[begin : begin + _FLIP_CHUNK]
         words = rng.integers(0, 2**64, size=-(-part.size // 64), dtype=np.uint64)
         signs = np.unpackbits(words.view(np.uint8), count=part.size).astype(bits.dtype)
         np.left_shift(signs, bits.dtype.type(width), out=signs)
@@ -169,7 +170,7 @@ def top_replicas(
         for index in indices[begin : begin + size]:
             rng = stream(seed, layer, kind, index)
             copy = replica(stack, kind, rng)
-            drawn.append((copy / scale).float())
+            drawn.append(scaled(copy, scale))
             starts.append(rng.standard_normal((b, side), dtype=np.float32))
         values = top_eigenvalues(torch.cat(drawn), torch.from_numpy(np.concatenate(starts)))
         tops.append(values.reshape(len(drawn), b).max(axis=1))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -71,7 +70,7 @@ def spike_test(
     if rank_replicas and not screened:
         ranked = _draw(W, top, draws, rank_replicas, seed, layer, spectrum)
     test = _judged(evals, fit, shape, nulls, draws, ranked, screened)
-    test = replace(test, replicas=MappingProxyType(spectra), fits=MappingProxyType(fits))
+    test = replace(test, replicas=spectra, fits=fits)
     if deflate and test.n_spikes:
         return _deflated(test, W, rank_replicas, seed, layer)
     return test
@@ -96,9 +95,11 @@ def _checked(W, nulls, replicas, rank_replicas, deflate, spectrum, shape):
             value=f"rank_replicas={rank_replicas}",
             allowed="0 (no rank test), or 19 and more",
         )
-    if deflate and spectrum is not None:
+    if deflate and (spectrum is not None or rank_replicas == 0):
         raise BadOption(
-            "Deflation needs plain matrices", value="deflate=True with spectrum=", mend="Leave one of them out"
+            "Deflation needs plain matrices and a rank test",
+            value=f"deflate=True with {'spectrum=' if spectrum is not None else 'rank_replicas=0'}",
+            mend="Leave one of them out",
         )
     if not bool(torch.isfinite(W).all()):
         raise NonFinite("The matrix holds NaN or infinite entries", mend="Mend or leave out the tensor")
@@ -166,14 +167,14 @@ def _judged(
         n_low=min(low, above) if nulls else low,
         n_high=max(high, above) if nulls else high,
         edge=edge,
-        edges=MappingProxyType(edges),
+        edges=edges,
         p=p,
         p_rank=p_rank,
-        p_by_null=MappingProxyType(predicted),
-        p_rank_by_null=MappingProxyType(rank),
-        draws=MappingProxyType(draws),
-        replicas=MappingProxyType({}),
-        fits=MappingProxyType({}),
+        p_by_null=predicted,
+        p_rank_by_null=rank,
+        draws=draws,
+        replicas={},
+        fits={},
         screened=screened,
         verdict=verdict,
         reason=reason,

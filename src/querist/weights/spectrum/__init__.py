@@ -1,6 +1,21 @@
 """Layer matrices and their eigenvalue spectra."""
 
 from querist.weights.spectrum._esd import ESD, Blocks, esd, nonfinite
+from querist.weights.spectrum._layers import matrices
+from querist.weights.spectrum._lora import lora_matrix
+from querist.weights.spectrum._matrix import LayerMatrix
 from querist.weights.spectrum._norms import Norms, alpha_weighted, log_alpha_norm, norms
 
-__all__ = ["ESD", "Blocks", "Norms", "alpha_weighted", "esd", "log_alpha_norm", "nonfinite", "norms"]
+__all__ = [
+    "ESD",
+    "Blocks",
+    "LayerMatrix",
+    "Norms",
+    "alpha_weighted",
+    "esd",
+    "log_alpha_norm",
+    "lora_matrix",
+    "matrices",
+    "nonfinite",
+    "norms",
+]

@@ -93,9 +93,7 @@ def esd(
     total = float(evals.sum())
     if normalise == "max":
         evals = evals / m
-    elif normalise == "trace" and total > 0:
-        evals = evals * (n * count / total)
-    elif normalise == "mp" and total > 0:
+    elif (normalise == "trace" and total > 0) or (normalise == "mp" and total > 0):
         evals = evals * (n * count / total)
     return ESD(evals, shape, count, scale, method, 2e-6 if precision == "fast" else 1e-15, normalise)
 
@@ -116,7 +114,9 @@ def nonfinite(W: Tensor | np.ndarray) -> tuple[int, tuple[int, ...] | None]:
 def _held(W: Tensor, precision: str) -> tuple[tuple[int, int], int, float, np.ndarray, str]:
     if W.ndim not in (2, 3) or 0 in W.shape:
         raise ShapeMismatch(
-            "A spectrum needs a matrix or a stack of matrices", value=tuple(W.shape), allowed="[h, d] or [b, h, d], no empty side"
+            "A spectrum needs a matrix or a stack of matrices",
+            value=tuple(W.shape),
+            allowed="[h, d] or [b, h, d], no empty side",
         )
     stack = W if W.ndim == 3 else W.unsqueeze(0)
     shape, count = (int(stack.shape[1]), int(stack.shape[2])), len(stack)
@@ -124,7 +124,9 @@ def _held(W: Tensor, precision: str) -> tuple[tuple[int, int], int, float, np.nd
         stack = stack.float()
     scale = _largest(stack)
     if not math.isfinite(scale):
-        raise NonFinite("The matrix holds NaN or infinite entries", value=tuple(W.shape), mend="Mend or leave out the tensor")
+        raise NonFinite(
+            "The matrix holds NaN or infinite entries", value=tuple(W.shape), mend="Mend or leave out the tensor"
+        )
     if scale == 0:
         return shape, count, 0.0, np.zeros(count * min(shape)), "zero"
     if precision == "fast":
@@ -175,7 +177,9 @@ def _streamed(W: Blocks) -> tuple[tuple[int, int], int, float, np.ndarray, str]:
     for block in W.blocks(BLOCK_BYTES // 2):
         scale = max(scale, float(block.float().abs().max() if block.dtype != torch.float64 else block.abs().max()))
         if not math.isfinite(scale):
-            raise NonFinite("The matrix holds NaN or infinite entries", value=(h, d), mend="Mend or leave out the tensor")
+            raise NonFinite(
+                "The matrix holds NaN or infinite entries", value=(h, d), mend="Mend or leave out the tensor"
+            )
     if scale == 0:
         return (h, d), 1, 0.0, np.zeros(min(h, d)), "zero"
     gram = _streamed_tall(W, d, scale) if h >= d else _streamed_wide(W, h, d, scale)

@@ -36,7 +36,9 @@ def norms(evals: Float[np.ndarray, "N"], shape: tuple[int, int], *, ranks: bool 
     """
     top, total = float(evals[-1]), float(evals.sum())
     if total <= 0:
-        return Norms(None, None, None, None, 0 if ranks else None, evals.size if ranks else None, evals.size if ranks else None)
+        return Norms(
+            None, None, None, None, 0 if ranks else None, evals.size if ranks else None, evals.size if ranks else None
+        )
     above = evals > np.finfo(np.float64).eps * top * max(shape)
     rank = int(np.count_nonzero(above))
     share = evals[evals > 0] / total

@@ -2,33 +2,365 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from querist.errors import NumericalFailure
+from querist.errors import BadValues, NumericalFailure, QueristError
 from querist.weights.configs import ScanConfig
-from querist.weights.fits import InvalidSpectrum, PLFit, erg, farms, fit_powerlaw, hill_curve
-from querist.weights.nulls import MPFit, SpikeTest, fit_mp, mp_quantiles, phase, shuffle_distance, spike_test
+from querist.weights.fits import PLFit, erg, farms, fit_powerlaw
+from querist.weights.nulls import (
+    MPFit,
+    SpikeTest,
+    fit_mp,
+    mp_quantiles,
+    phase,
+    phase_stability,
+    shuffle_distance,
+    spike_test,
+)
 from querist.weights.shrink import shrink
-from querist.weights.spectrum import ESD, LayerMatrix, esd, nonfinite, norms, slq
+from querist.weights.spectrum import ESD, LayerMatrix, alpha_weighted, esd, log_alpha_norm, nonfinite, norms
 
-__all__ = ["Measured", "measure"]
+__all__ = ["RATIOS", "SHORT_TAIL", "Measured", "measure"]
 
 SHORT_TAIL = 50
-CURVE_POINTS = 200
-ENTRY_BINS = np.linspace(-6, 6, 61)
+RATIOS: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "default": ("exponential", "lognormal"),
+    "all": ("exponential", "lognormal", "truncated", "stretched"),
+}
+ENTRY_EDGES = np.linspace(-6.0, 6.0, 61)
+STREAM_BYTES = 256 << 20
+"""Matrices larger than this are read in row blocks where nothing needs them whole."""
 
 
 @dataclass
 class Measured:
-    """Rows of one matrix for the tables of the scan."""
+    """Rows of one matrix for the tables of the scan; spectra as columns, since there are thousands of them."""
 
     row: dict[str, Any]
-    spectra: list[dict[str, Any]] = field(default_factory=list)
-    curves: list[dict[str, Any]] = field(default_factory=list)
+    spectra: list[tuple[str, int | None, np.ndarray]] = field(default_factory=list)
     null_draws: list[dict[str, Any]] = field(default_factory=list)
     entries: list[dict[str, Any]] = field(default_factory=list)
+
+
+def measure(matrix: LayerMatrix, config: ScanConfig) -> Measured:
+    """Measure one matrix. Whatever goes wrong with it costs its row (status failed, with the reason), never the run."""
+    begun = time.perf_counter()
+    measured = Measured(_identity(matrix, config))
+    try:
+        _fill(matrix, config, measured)
+    except (QueristError, RuntimeError) as error:
+        measured.row |= {"status": "failed", "reason": str(error).rstrip(".")}
+    measured.row["seconds"] = time.perf_counter() - begun
+    return measured
+
+
+def _identity(matrix: LayerMatrix, config: ScanConfig) -> dict[str, Any]:
+    n, m = sorted(matrix.shape)
+    return {
+        "layer_id": matrix.layer_id,
+        "name": matrix.name,
+        "aliases": list(matrix.aliases),
+        "kind": matrix.kind,
+        "part": matrix.part,
+        "shape": list(matrix.tensor_shape),
+        "N": n,
+        "M": m,
+        "q": n / m,
+        "n_values": n * matrix.count,
+        "dtype": matrix.dtype,
+        "status": "ok",
+        "precision": config.precision,
+        "conv": matrix.conv,
+        "n_nonfinite": 0,
+    }
+
+
+def _fill(matrix: LayerMatrix, config: ScanConfig, measured: Measured) -> None:
+    row = measured.row
+    streamed = matrix.streams and not _needs_whole(config) and _bytes(matrix) > STREAM_BYTES
+    W: Tensor | None = None
+    if streamed:
+        spectrum = esd(matrix)  # raises NonFinite, which the caller turns into a row
+    else:
+        W = matrix.load()
+        count, index = nonfinite(W)
+        if count:
+            where = ", ".join(str(i) for i in index or ())
+            row |= {"status": "nonfinite", "n_nonfinite": count}
+            row["reason"] = f"{count} NaN or infinite entries, the first at ({where})"
+            return
+        approximate = config.approx == "always" or (
+            config.approx == "auto" and row["N"] > config.exact_side and W.device.type == "cpu"
+        )
+        if approximate and W.ndim == 2 and not W.is_complex():
+            _approximate(W, config, measured)
+            return
+        spectrum = esd(W, precision=config.precision)
+    evals = spectrum.evals
+    row |= {"method": spectrum.method, "scale": spectrum.scale, "xmax": float(evals[-1])}
+    exact = config.precision == "exact"
+    sizes = norms(evals, matrix.shape, ranks=exact)
+    row |= {name: getattr(sizes, name) for name in sizes.__dataclass_fields__}
+    measured.spectra.append(("real", None, evals))
+    if evals[-1] == 0 or (exact and sizes.rank is not None and sizes.rank <= 1):
+        word = "every entry is zero" if evals[-1] == 0 else "its rank is one"
+        row |= {"status": "degenerate", "reason": f"{word}, so there is no tail to fit", "phase": "rank-collapse"}
+        return
+    bulk = _bulk(spectrum, row)
+    fit = _powerlaw(evals, matrix, config, row)
+    _counts(evals, spectrum, fit, row)
+    test = _against_nulls(W, matrix, spectrum, bulk, config, measured) if W is not None or config.nulls else None
+    if test is None and bulk is not None and W is None:
+        row |= {"n_spikes_tw": bulk.n_spikes_tw99}
+    _judge(W, matrix, spectrum, bulk, fit, test, config, row)
+    if W is not None and not W.is_complex():
+        measured.entries = _entries(matrix.layer_id, W)
+        if config.farms:
+            _add_farms(W, matrix, row)
+
+
+def _needs_whole(config: ScanConfig) -> bool:
+    return bool(config.nulls) or config.farms or config.stability > 0 or config.precision == "fast"
+
+
+def _bytes(matrix: LayerMatrix) -> int:
+    return 4 * matrix.count * matrix.shape[0] * matrix.shape[1]
+
+
+def _bulk(spectrum: ESD, row: dict[str, Any]) -> MPFit | None:
+    try:
+        bulk = fit_mp(spectrum.evals, spectrum.shape, count=spectrum.count)
+    except NumericalFailure as error:
+        row["reason"] = f"the bulk was not fitted: {error}"
+        return None
+    row |= {
+        "sigma_mp": bulk.sigma_mp,
+        "lambda_plus": bulk.lambda_plus,
+        "mp_softrank": bulk.softrank,
+        "n_spikes_tw": bulk.n_spikes_tw99,
+        "bulk_ks": bulk.bulk_ks,
+        "bulk_p": bulk.bulk_p,
+    }
+    denoised = shrink(np.sqrt(spectrum.evals), spectrum.shape, count=spectrum.count)
+    row |= {"denoised_rank": denoised.denoised_rank, "denoised_energy": denoised.denoised_energy}
+    return bulk
+
+
+def _powerlaw(evals: np.ndarray, matrix: LayerMatrix, config: ScanConfig, row: dict[str, Any]) -> PLFit:
+    fit = fit_powerlaw(evals, method=config.fit, alternatives=RATIOS[config.ratios])
+    hill = fit if config.fit == "hill" else fit_powerlaw(evals, method="hill")
+    row |= {
+        "alpha": fit.alpha,
+        "alpha_low": fit.low,
+        "alpha_high": fit.high,
+        "sigma": fit.sigma,
+        "xmin": fit.xmin,
+        "D": fit.D,
+        "n_tail": fit.n_tail,
+        "xmin_search": fit.xmin_search,
+        "n_dropped": fit.n_dropped,
+        "alpha_hill": hill.alpha,
+        "alpha_peak": fit.alpha if config.fit == "peak" else fit_powerlaw(evals, method="peak").alpha,
+        "lr_exponential": fit.ratios["exponential"][0] if "exponential" in fit.ratios else None,
+        "lr_lognormal": fit.ratios["lognormal"][0] if "lognormal" in fit.ratios else None,
+        "lr_truncated": fit.ratios["truncated"][0] if "truncated" in fit.ratios else None,
+    }
+    n, m = row["N"], row["M"]
+    row["alpha_mp"], row["alpha_hill_mp"], row["n_erg_mp"] = _on_the_law(n, m, config.fit)
+    row["n_erg_mp"] *= evals.size / n
+    if fit.alpha is None:
+        row |= {"status": "degenerate", "reason": fit.reason}
+    elif fit.n_tail < SHORT_TAIL:
+        row |= {"status": "short-tail", "reason": f"the tail holds {fit.n_tail} eigenvalues, fewer than {SHORT_TAIL}"}
+    return fit
+
+
+@lru_cache(maxsize=256)
+def _on_the_law(n: int, m: int, method: str) -> tuple[float | None, float | None, float]:
+    """α, Hill's α and the ERG count on the matching Marchenko–Pastur quantiles; a shape recurs in every block of a model."""
+    law = mp_quantiles(n, m)
+    alpha = fit_powerlaw(law, method=method).alpha  # type: ignore[arg-type]
+    return alpha, fit_powerlaw(law, method="hill").alpha, float(erg(law).n_erg)
+
+
+def _counts(evals: np.ndarray, spectrum: ESD, fit: PLFit, row: dict[str, Any]) -> None:
+    row["n_erg"] = erg(evals).n_erg
+    if fit.alpha is not None:
+        row["alpha_weighted"] = alpha_weighted(fit.alpha, evals)
+        row["log_alpha_norm"] = log_alpha_norm(fit.alpha, evals)
+        row["erg_gap"] = row["n_erg"] - fit.n_tail
+
+
+def _against_nulls(
+    W: Tensor | None,
+    matrix: LayerMatrix,
+    spectrum: ESD,
+    bulk: MPFit | None,
+    config: ScanConfig,
+    measured: Measured,
+) -> SpikeTest | None:
+    if bulk is None or W is None:
+        return None
+    tensor, whole = _resampled(W, matrix, config)
+    test = spike_test(
+        tensor,
+        spectrum.evals,
+        nulls=config.nulls,
+        replicas=config.replicas,
+        rank_replicas=config.rank_replicas if config.nulls else 0,
+        seed=config.seed,
+        layer=matrix.layer_id,
+        fit=bulk,
+        spectrum=whole,
+        shape=matrix.shape,
+    )
+    row = measured.row
+    row |= {
+        "n_spikes": test.n_spikes,
+        "n_spikes_tw": test.n_spikes_tw,
+        "n_spikes_low": test.n_low,
+        "n_spikes_high": test.n_high,
+        "spike_edge": test.edge,
+        "spike_p": test.p,
+        "spike_p_rank": test.p_rank,
+    }
+    _null_rows(test, matrix, bulk, config, measured)
+    return test
+
+
+def _resampled(
+    W: Tensor, matrix: LayerMatrix, config: ScanConfig
+) -> tuple[Tensor, Callable[[Tensor], np.ndarray] | None]:
+    """What is resampled, and how a copy becomes eigenvalues: the kernel of a convolution operator, else the matrix itself."""
+    if matrix.conv == "operator" and matrix.recipe is not None:
+        recipe = matrix.recipe
+        return matrix.refs[-1].load(), lambda kernel: esd(recipe((kernel,))).evals
+    if config.precision == "fast":
+        return W, lambda copy: esd(copy, precision="fast").evals
+    return W, None
+
+
+def _null_rows(test: SpikeTest, matrix: LayerMatrix, bulk: MPFit, config: ScanConfig, measured: Measured) -> None:
+    row, layer = measured.row, matrix.layer_id
+    measured.null_draws.append(
+        {"layer_id": layer, "null": "real", "lambda_max": row["xmax"], "edge": bulk.tw99, "bulk_ks": bulk.bulk_ks}
+    )
+    for null, draws in test.draws.items():
+        fits = test.fits.get(null, ())
+        for i, top in enumerate(draws):
+            own = fits[i] if i < len(fits) else None
+            measured.null_draws.append(
+                {
+                    "layer_id": layer,
+                    "null": null,
+                    "replica": i,
+                    "lambda_max": float(top),
+                    "edge": own.tw99 if own else None,
+                    "bulk_ks": own.bulk_ks if own else None,
+                }
+            )
+        measured.spectra.extend((null, i, evals) for i, evals in enumerate(test.replicas.get(null, ())))
+    shuffled = test.replicas.get("shuffle", ())
+    if not shuffled:
+        return
+    alphas = [fit_powerlaw(evals, method=config.fit).alpha for evals in shuffled]
+    known = [alpha for alpha in alphas if alpha is not None]
+    fits = test.fits["shuffle"]
+    row |= {
+        "alpha_shuffle": sum(known) / len(known) if known else None,
+        "rand_num_spikes": sum(fit.n_spikes_tw99 for fit in fits),
+        "null_max_ratio": max(float(evals[-1]) / fit.tw99 for evals, fit in zip(shuffled, fits, strict=True)),
+    }
+    apart = shuffle_distance(_spectrum_of(measured), shuffled)
+    if apart is not None:
+        row |= {"shuffle_distance": apart.distance, "shuffle_distance_sd": apart.sd}
+        row["null_distance"] = float(apart.null[-1]) if apart.null.size else None
+
+
+def _spectrum_of(measured: Measured) -> np.ndarray:
+    return measured.spectra[0][2]
+
+
+def _judge(
+    W: Tensor | None,
+    matrix: LayerMatrix,
+    spectrum: ESD,
+    bulk: MPFit | None,
+    fit: PLFit,
+    test: SpikeTest | None,
+    config: ScanConfig,
+    row: dict[str, Any],
+) -> None:
+    found = phase(N=spectrum.evals.size, rank_loss=row["rank_loss"], mp=bulk, spikes=test, fit=fit)
+    row |= {"phase": found.label, "phase_margin": found.margin, "phase_decided": found.decided}
+    row["phase_reason"] = found.because
+    if config.stability and W is not None and test is not None and W.ndim == 2 and not W.is_complex():
+        blocks = min(config.stability, W.shape[0] // 8)
+        if blocks >= 2:
+            row["phase_share"] = phase_stability(W, blocks, found.label, lambda part: _label(part, config)).share
+
+
+def _label(W: Tensor, config: ScanConfig) -> str | None:
+    """The phase of a part of a matrix, every fit made anew."""
+    spectrum = esd(W)
+    try:
+        bulk = fit_mp(spectrum.evals, spectrum.shape)
+    except NumericalFailure:
+        return None
+    fit = fit_powerlaw(spectrum.evals, method=config.fit, alternatives=RATIOS["default"])
+    test = spike_test(
+        W,
+        spectrum.evals,
+        nulls=config.nulls,
+        replicas=config.replicas,
+        rank_replicas=config.rank_replicas if config.nulls else 0,
+        seed=config.seed,
+        layer="stability",
+        fit=bulk,
+    )
+    loss = norms(spectrum.evals, spectrum.shape).rank_loss
+    return phase(N=spectrum.evals.size, rank_loss=loss, mp=bulk, spikes=test, fit=fit).label
+
+
+def _entries(layer: str, W: Tensor) -> list[dict[str, Any]]:
+    """Histogram of entries over their standard deviation, the outermost bins holding all beyond."""
+    flat = W.detach().float().reshape(-1)
+    sd = float(flat.std()) if flat.numel() > 1 else 0.0
+    if not sd > 0:
+        return []
+    scaled = (flat / sd).clamp_(ENTRY_EDGES[0], ENTRY_EDGES[-1])
+    counts = torch.histc(scaled, bins=len(ENTRY_EDGES) - 1, min=ENTRY_EDGES[0], max=ENTRY_EDGES[-1]).numpy()
+    cdf = np.array([0.5 * math.erfc(-edge / math.sqrt(2)) for edge in ENTRY_EDGES])
+    cdf[0], cdf[-1] = 0.0, 1.0
+    shares = counts / flat.numel()
+    return [
+        {"layer_id": layer, "left": left, "right": right, "share": float(share), "normal": float(normal)}
+        for left, right, share, normal in zip(
+            ENTRY_EDGES[:-1].tolist(), ENTRY_EDGES[1:].tolist(), shares, np.diff(cdf), strict=True
+        )
+    ]
+
+
+def _add_farms(W: Tensor, matrix: LayerMatrix, row: dict[str, Any]) -> None:
+    if W.ndim != 2:
+        return
+    try:
+        row["alpha_farms"] = farms(W).alpha
+    except BadValues as error:
+        row["reason"] = row.get("reason") or f"no FARMS exponent: {error}"
+
+
+def _approximate(W: Tensor, config: ScanConfig, measured: Measured) -> None:
+    from querist.weights.studies.approximate import approximate
+
+    approximate(W, config, measured)
