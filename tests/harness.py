@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 
 from querist.errors import BadInput
 from querist.reports.ask import ask
@@ -44,9 +45,9 @@ def check_study(
     """What every study must do; returns its result from memory.
 
     It gives the same tables in memory and in a folder, from every engine, and after a SIGKILL at a random unit followed
-    by `resume`; its tables match their specifications, its findings' questions are declared, its layout names exist, its
-    summary opens with the envelope, and its report opens in a browser without a network. `study_factory` is a function or
-    class that another process can import.
+    by `resume`; its tables match their specifications, its findings' questions are declared, its layout names exist,
+    its summary opens with the envelope, and its report opens in a browser without a network. `study_factory` is a
+    function or class that another process can import.
     """
     study = study_factory()
     memory = ask(study, config, progress=False)
@@ -118,7 +119,7 @@ def check_folder(folder: Path, result: Result) -> None:
     names = {path.name for path in folder.iterdir()}
     whole = {"run.json", "tables", "findings.parquet", "figures", "layout.json", "summary.json", "report.html"}
     assert names - {"units", "units.jsonl"} == whole, f"left over: {names - whole}"
-    assert not [path for path in folder.rglob(".*")], "temporary files were left"
+    assert not list(folder.rglob(".*")), "temporary files were left"
     assert json.loads((folder / "run.json").read_text())["status"] == "done"
     assert json.loads((folder / "summary.json").read_text()) == result.summary
     assert_same_answer(Result.open(folder), result)
@@ -251,7 +252,7 @@ def check_coverage(
     seed: int = 0,
     conservative: bool = False,
 ) -> float:
-    """The share of intervals that hold the truth is their level; with `conservative` it is no less. Returns the share."""
+    """The share of intervals that hold the truth is their level, or with `conservative` no less. Returns the share."""
     held = 0
     for run in range(runs):
         low, high = interval(draw(np.random.default_rng([seed, run])))
@@ -290,15 +291,14 @@ def check_bad_input(rows: Iterable[Bad | tuple[Any, ...]]) -> None:
 def _said_by_call(bad: Bad) -> str:
     assert isinstance(bad.expected, type)
     assert callable(bad.call)
-    try:
-        value = bad.call()
-    except bad.expected as error:
-        assert type(error).exit_code == 2
-        assert error.what.strip(), "the message does not say what is wrong"
-        assert bad.valueless or error.value is not None, f"the message does not show the value: {error}"
-        assert error.allowed or error.mend, f"the message says neither what is allowed nor how to mend it: {error}"
-        return str(error)
-    raise AssertionError(f"{bad.expected.__name__} was not raised; the call returned {value!r}")
+    with pytest.raises(bad.expected) as caught:
+        bad.call()
+    error = caught.value
+    assert type(error).exit_code == 2
+    assert error.what.strip(), "the message does not say what is wrong"
+    assert bad.valueless or error.value is not None, f"the message does not show the value: {error}"
+    assert error.allowed or error.mend, f"the message says neither what is allowed nor how to mend it: {error}"
+    return str(error)
 
 
 def _said_by_command(bad: Bad) -> str:

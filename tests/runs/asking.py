@@ -10,10 +10,11 @@ import time
 from multiprocessing import get_context
 from pathlib import Path
 
+from tests.runs.small_study import SmallConfig, SmallStudy
+
 from querist.reports import ask as asking
 from querist.reports.ask import ask
 from querist.runs.journal import Journal
-from tests.runs.small_study import SmallConfig, SmallStudy
 
 
 def plain_page(set_attribute=setattr):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
+from tests.harness import assert_same_answer, assert_same_tables, check_bad_input
+from tests.runs.asking import asked, run_script
+from tests.runs.small_study import SmallConfig, SmallStudy
 
 from querist.errors import BadOption, MissingExtra
 from querist.files import encode_key
@@ -15,9 +18,6 @@ from querist.runs.engines.local import KILLED, Local
 from querist.runs.journal import Journal
 from querist.runs.study import Unit
 from querist.runs.work import Outcome
-from tests.harness import assert_same_answer, assert_same_tables, check_bad_input
-from tests.runs.asking import asked, run_script
-from tests.runs.small_study import SmallConfig, SmallStudy
 
 
 def units(*costs):
@@ -239,9 +239,14 @@ def test_threads_are_given_back_after_an_error():
     from querist.runs.threads import limited
 
     before = [info["num_threads"] for info in threadpool_info()]
-    with pytest.raises(ZeroDivisionError), limited(2):
-        assert {info["num_threads"] for info in threadpool_info()} == {2}
-        1 / 0  # noqa: B018
+
+    def fail():
+        with limited(2):
+            assert {info["num_threads"] for info in threadpool_info()} == {2}
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert [info["num_threads"] for info in threadpool_info()] == before
 
 

@@ -9,14 +9,14 @@ import signal
 import time
 
 import pytest
+from tests.harness import assert_same_answer, check_folder
+from tests.runs.asking import Asking, asked, gone, processes_below, run_script
+from tests.runs.small_study import SmallConfig, SmallStudy
 
 from querist.errors import RunBusy
 from querist.files import encode_key
 from querist.reports.ask import ask
 from querist.runs.journal import Journal
-from tests.harness import assert_same_answer, check_folder
-from tests.runs.asking import Asking, asked, gone, processes_below, run_script
-from tests.runs.small_study import SmallConfig, SmallStudy
 
 CONFIG = SmallConfig(blocks=3, side=8)
 RENAMES = 16

@@ -7,11 +7,11 @@ import sys
 import time
 
 import pytest
+from tests.runs.small_study import SmallConfig, SmallStudy
 
 from querist.reports.ask import ask
 from querist.runs import progress
 from querist.runs.progress import Progress
-from tests.runs.small_study import SmallConfig, SmallStudy
 
 CONFIG = SmallConfig(blocks=5, side=8)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
 
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.harness import assert_same_answer, check_bad_input
+from tests.runs.asking import asked
+from tests.runs.small_study import SmallConfig, SmallStudy
 
 from querist.errors import BadOption, BadValues, CorruptFile, RunBusy
 from querist.files import encode_key
@@ -16,9 +20,6 @@ from querist.reports.result import Result
 from querist.runs.carry import UnitsFailed
 from querist.runs.journal import Entry, Journal
 from querist.runs.run import Run, read_header
-from tests.harness import Bad, assert_same_answer, check_bad_input
-from tests.runs.asking import asked
-from tests.runs.small_study import SmallConfig, SmallStudy
 
 CONFIG = SmallConfig(blocks=3, side=8)
 
@@ -237,7 +238,6 @@ def test_a_header_that_cannot_be_read_is_told(tmp_path):
     folder = tmp_path / "run"
     asked(folder, CONFIG)
     (folder / "run.json").write_text('{"schema": "querist.r')
-    check_bad_input([(lambda: asked(folder, CONFIG, resume=True), CorruptFile, ["run.json"])][:0])
     with pytest.raises(CorruptFile, match=r"run\.json"):
         asked(folder, CONFIG, resume=True)
     (folder / "run.json").write_text('{"schema": "other"}')
@@ -340,9 +340,6 @@ def test_paths_in_tables_do_not_depend_on_where_the_run_lies(tmp_path):
     assert place.read_bytes() == one.file(path).read_bytes()
     check_bad_input([(lambda: memory.file("/etc/x"), BadOption, ["/etc/x", "run:"])])
     del memory
+    gc.collect()
     assert not place.exists()
     assert isinstance(one.blocks, pl.DataFrame)
-
-
-def test_bad_rows_stay_typed():
-    assert Bad(lambda: None, BadOption).fragments == ()

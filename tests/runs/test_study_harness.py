@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-
 from tests.harness import assert_same_tables, check_coverage, check_level, check_page, check_study
 from tests.runs.small_study import SmallConfig, SmallStudy
 

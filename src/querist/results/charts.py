@@ -271,7 +271,7 @@ def strip(labels: Sequence[str], kinds: Sequence[str | None], axes: Axes, *, ord
 def stack(charts: Sequence[tuple[str, Chart]], *, columns: int = 1) -> Chart:
     """Several charts as panels of one, each under its title; a name that recurs appears once in the legend."""
     rows = math.ceil(len(charts) / columns)
-    gap_x, gap_y = (0.12 if columns > 1 else 0.0), min(0.5, 70 / (230 * rows))
+    gap_x, gap_y = (0.12 if columns > 1 else 0.0), min(0.4, (48 if _shared(charts, columns) else 80) / (230 * rows))
     wide, high = (1 - gap_x * (columns - 1)) / columns, (1 - gap_y * (rows - 1)) / rows
     data: list[dict[str, Any]] = []
     layout: dict[str, Any] = {"annotations": [], "height": 110 + 230 * rows}
@@ -303,6 +303,10 @@ def stack(charts: Sequence[tuple[str, Chart]], *, columns: int = 1) -> Chart:
         anchor = {"showarrow": False, "xanchor": "left", "yanchor": "bottom"}
         layout["annotations"].append({"text": shown(title), **place, **anchor})
     return data, layout
+
+
+def _shared(charts: Sequence[tuple[str, Chart]], columns: int) -> bool:
+    return columns == 1 and all(layout["xaxis"] == charts[0][1][1]["xaxis"] for _, (_, layout) in charts)
 
 
 def _last(number: int, charts: Sequence[tuple[str, Chart]]) -> str:

@@ -148,7 +148,7 @@ def _outline(one: Series, axes: Axes) -> tuple[np.ndarray, np.ndarray]:
     pieces = []
     for run in np.split(np.arange(x.size), np.flatnonzero(np.diff(ok)) + 1):
         if run.size and ok[run[0]]:
-            under = run if np.ptp(low[run]) else run[[0, -1]]
+            under = run if np.ptp(low[run]) else np.unique(run[[0, -1]])
             up, down = thin(x[run], high[run], log=axes.log), thin(x[under], low[under], log=axes.log)
             pieces.append(np.hstack([up, np.array(down)[:, ::-1], [[up[0][0], np.nan], [up[1][0], np.nan]]]))
     return tuple(np.hstack(pieces)) if pieces else (np.empty(0), np.empty(0))

@@ -98,9 +98,10 @@ class Run:
         Raises BadOption naming each field, input or command that differs from what the run was begun with.
         """
         found = self._found
-        self.header = dict(header)
         if found is not None:
             _refuse_difference(self.folder, found, header)
+        self.header = dict(header)
+        if found is not None:
             self.warnings = [
                 f"The run was begun with {name} {old} and went on with {new}"
                 for name, old, new in _differences(found["versions"], header["versions"])
@@ -248,13 +249,13 @@ def _refuse_difference(folder: Path, found: Mapping[str, Any], header: Mapping[s
                 mend=f"Use another folder than {folder}",
             )
     for what, field, mend in (
-        ("The run was begun with another configuration", "config", "Give the old values, or use another folder"),
-        ("An input has changed since the run was begun", "inputs", "Use another folder for the changed input"),
+        ("The run was begun with another configuration", "config", "Give the old values, or use another folder than"),
+        ("An input has changed since the run was begun", "inputs", "Restore it, or use another folder than"),
     ):
         changed = _differences(found[field], header[field])
         if changed:
             told = "; ".join(f"{name}: {_short(old)} -> {_short(new)}" for name, old, new in changed)
-            raise BadOption(what, value=told, mend=f"{mend} than {folder}" if mend.endswith("folder") else mend)
+            raise BadOption(what, value=told, mend=f"{mend} {folder}")
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -12,7 +12,15 @@ from numpy.typing import ArrayLike
 from querist.errors import BadOption
 from querist.weights.nulls import mp_quantile
 
-__all__ = ["Shrinkage", "bbp_outlier", "bbp_overlaps", "bbp_threshold", "frobenius_shrinker", "hard_threshold", "shrink"]
+__all__ = [
+    "Shrinkage",
+    "bbp_outlier",
+    "bbp_overlaps",
+    "bbp_threshold",
+    "frobenius_shrinker",
+    "hard_threshold",
+    "shrink",
+]
 
 
 @dataclass(frozen=True, slots=True)

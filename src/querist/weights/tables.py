@@ -127,6 +127,8 @@ LAYERS = TableSpec(
             ("phase_margin", "", "Smallest margin of the deciding statistics, in null standard deviations."),
             ("phase_share", "", "Share of row-block deletions that give the same phase."),
         ),
+        *_columns("bool", ("phase_decided", "", "Whether every test was made and the margin is at least one.")),
+        *_columns("str", ("phase_reason", "", "What decided the phase, or why it cannot be said.")),
         *_columns("int", ("denoised_rank", "", "Singular values above the optimal hard threshold.")),
         *_columns("float", ("denoised_energy", "", "Share of Σλ that the Frobenius shrinker keeps.")),
         *_columns(

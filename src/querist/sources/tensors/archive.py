@@ -106,7 +106,9 @@ class Archive:
         member = self.member(name)
         if not member.stored:
             raise UnsupportedFormat(
-                f"The archive's member {name} is compressed", value=self.window.path, mend="Write the file with torch.save again"
+                f"The archive's member {name} is compressed",
+                value=self.window.path,
+                mend="Write the file with torch.save again",
             )
         head = self.window.read(member.header, 30, f"the archive's member {name}")
         if head[:4] != b"PK\x03\x04":

@@ -115,7 +115,7 @@ def _header(data: bytes, path: str, what: str) -> Header:
     order, kind = descr[:1], descr[1:]
     if order not in "<>|=":
         order, kind = "<", descr
-    dtype = "object" if kind.startswith("O") or "O" in descr and descr[:1] == "[" else NUMPY_NAMES.get(kind, descr)
+    dtype = "object" if kind.startswith("O") or ("O" in descr and descr[:1] == "[") else NUMPY_NAMES.get(kind, descr)
     return Header(dtype, order == ">", shape, match["order"] == "True", start + length)
 
 
@@ -155,7 +155,9 @@ class Deflated:
         """The whole array."""
         count = total(self.head.shape)
         flat = self._flat(0, count)
-        return flat.as_strided(self.head.shape, self.head.strides).contiguous() if count else flat.reshape(self.head.shape)
+        return (
+            flat.as_strided(self.head.shape, self.head.strides).contiguous() if count else flat.reshape(self.head.shape)
+        )
 
     def rows(self, start: int, stop: int) -> torch.Tensor:
         """Rows of axis 0; of an array with axis 0 fastest the whole is read."""
@@ -167,7 +169,9 @@ class Deflated:
     def digest(self) -> str:
         """sha256; of an array with axis 0 slowest streamed."""
         if self.head.fortran and len(self.head.shape) > 1:
-            return digest_of(self.head.dtype, self.head.shape, iter([tensor_bytes(self.load())] if total(self.head.shape) else []))
+            return digest_of(
+                self.head.dtype, self.head.shape, iter([tensor_bytes(self.load())] if total(self.head.shape) else [])
+            )
         return digest_of(self.head.dtype, self.head.shape, self._pieces())
 
     def _pieces(self) -> Iterator[Any]:

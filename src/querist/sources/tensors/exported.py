@@ -44,7 +44,11 @@ _OLD_CONSTANTS = "serialized_constants.pt"
 
 def is_exported(archive: Archive) -> bool:
     """Whether the archive is one of torch.export.save, of this or an older layout."""
-    return archive.has(_OLD_PROGRAM) or archive.has("archive_format") or any(n.startswith("models/") for n in archive.names())
+    return (
+        archive.has(_OLD_PROGRAM)
+        or archive.has("archive_format")
+        or any(n.startswith("models/") for n in archive.names())
+    )
 
 
 def read_exported(archive: Archive) -> Found:
@@ -58,7 +62,9 @@ def read_exported(archive: Archive) -> Found:
         inner = [(name, "", archive.part(name)) for name in (_OLD_STATE, _OLD_CONSTANTS) if archive.has(name)]
         programs = {"": _OLD_PROGRAM}
     else:
-        models = [n.removeprefix("models/")[:-5] for n in archive.names() if n.startswith("models/") and n.endswith(".json")]
+        models = [
+            n.removeprefix("models/")[:-5] for n in archive.names() if n.startswith("models/") and n.endswith(".json")
+        ]
         prefix = {model: f"{model}." if len(models) > 1 else "" for model in models}
         inner = []
         programs = {prefix[model]: f"models/{model}.json" for model in models}
@@ -104,7 +110,13 @@ def _described(archive: Archive, folder: str, config: str, prefix: str, found: F
                 if not str(meta["path_name"]).startswith(("weight_", "tensor_")):
                     found.passed_over.append(PassedOver(prefix + name, None, None, "an object and not a tensor"))
                     continue
-                _pickled(Archive(archive.part(folder + str(meta["path_name"]))), prefix + name, "", found, single=prefix + name)
+                _pickled(
+                    Archive(archive.part(folder + str(meta["path_name"]))),
+                    prefix + name,
+                    "",
+                    found,
+                    single=prefix + name,
+                )
                 continue
             shape, strides = (tuple(_integer(side) for side in tensor[key]) for key in ("sizes", "strides"))
             offset = _integer(tensor["storage_offset"])

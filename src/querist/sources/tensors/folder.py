@@ -27,7 +27,21 @@ _FIRST = (
     "adapter_model.bin",
 )
 """File names of the layout, in the order in which one is taken."""
-_GROUPS = (".safetensors", ".bin", ".pt", ".pth", ".th", ".ckpt", ".pt2", ".ts", ".jit", ".onnx", ".gguf", ".npz", ".npy")
+_GROUPS = (
+    ".safetensors",
+    ".bin",
+    ".pt",
+    ".pth",
+    ".th",
+    ".ckpt",
+    ".pt2",
+    ".ts",
+    ".jit",
+    ".onnx",
+    ".gguf",
+    ".npz",
+    ".npy",
+)
 """Endings that are looked for where none of these names is there, one kind after the other."""
 LARGEST_JSON = 1 << 28
 
@@ -124,7 +138,9 @@ def read_index(index: Path, reader: Reader) -> Found:
 
 def _json(path: Path) -> Any:
     if path.stat().st_size > LARGEST_JSON:
-        raise CorruptFile(f"The file has {path.stat().st_size} bytes, where at most {LARGEST_JSON} make sense", value=str(path))
+        raise CorruptFile(
+            f"The file has {path.stat().st_size} bytes, where at most {LARGEST_JSON} make sense", value=str(path)
+        )
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:

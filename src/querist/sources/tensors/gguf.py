@@ -19,9 +19,50 @@ _PLAIN = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: 
 _Q8_0 = 8
 _NAMES = dict(
     enumerate(
-        "f32 f16 q4_0 q4_1 q4_2 q4_3 q5_0 q5_1 q8_0 q8_1 q2_k q3_k q4_k q5_k q6_k q8_k iq2_xxs iq2_xs iq3_xxs iq1_s iq4_nl iq3_s "
-        "iq2_s iq4_xs i8 i16 i32 i64 f64 iq1_m bf16 q4_0_4_4 q4_0_4_8 q4_0_8_8 tq1_0 tq2_0 iq4_nl_4_4 iq4_nl_4_8 iq4_nl_8_8 "
-        "mxfp4 nvfp4 q1_0".split()
+        [
+            "f32",
+            "f16",
+            "q4_0",
+            "q4_1",
+            "q4_2",
+            "q4_3",
+            "q5_0",
+            "q5_1",
+            "q8_0",
+            "q8_1",
+            "q2_k",
+            "q3_k",
+            "q4_k",
+            "q5_k",
+            "q6_k",
+            "q8_k",
+            "iq2_xxs",
+            "iq2_xs",
+            "iq3_xxs",
+            "iq1_s",
+            "iq4_nl",
+            "iq3_s",
+            "iq2_s",
+            "iq4_xs",
+            "i8",
+            "i16",
+            "i32",
+            "i64",
+            "f64",
+            "iq1_m",
+            "bf16",
+            "q4_0_4_4",
+            "q4_0_4_8",
+            "q4_0_8_8",
+            "tq1_0",
+            "tq2_0",
+            "iq4_nl_4_4",
+            "iq4_nl_4_8",
+            "iq4_nl_8_8",
+            "mxfp4",
+            "nvfp4",
+            "q1_0",
+        ]
     )
 )
 """Names of the format's element types by their numbers, for the reasons of those that are passed over."""
@@ -81,7 +122,9 @@ def read_gguf(window: Window) -> Found:
         if version > 0xFFFF:  # the other byte order: versions are small numbers
             head.order, version = ">", int.from_bytes(version.to_bytes(4, "little"), "big")
         if version not in (2, 3):
-            raise UnsupportedFormat("A version of GGUF that is not read", value=str(version), allowed="versions 2 and 3")
+            raise UnsupportedFormat(
+                "A version of GGUF that is not read", value=str(version), allowed="versions 2 and 3"
+            )
         tensors, entries = head.number("Q", "the header"), head.number("Q", "the header")
         metadata: dict[str, Any] = {}
         for i in range(entries):

@@ -21,13 +21,17 @@ def fetch_model(name: str, revision: str | None = None) -> Path:
     not have it or cannot be reached and the cache does not hold it.
     """
     if not _NAME.fullmatch(name):
-        raise BadOption("No name of a model on the hub", value=name, allowed="hf:ORG/NAME, as in hf:openai-community/gpt2")
+        raise BadOption(
+            "No name of a model on the hub", value=name, allowed="hf:ORG/NAME, as in hf:openai-community/gpt2"
+        )
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
     except ImportError:
         raise MissingExtra(
-            "Reading from the hub needs the package huggingface-hub", value=f"hf:{name}", mend="pip install 'querist[hub]'"
+            "Reading from the hub needs the package huggingface-hub",
+            value=f"hf:{name}",
+            mend="pip install 'querist[hub]'",
         ) from None
     try:
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=_SAFE))
@@ -35,7 +39,9 @@ def fetch_model(name: str, revision: str | None = None) -> Path:
             folder = Path(snapshot_download(name, revision=revision, allow_patterns=_PICKLED))
     except RepositoryNotFoundError:
         raise SourceNotFound(
-            "The hub has no such model, or it is not open to you", value=f"hf:{name}", mend="Check the name, or log in with `hf auth login`"
+            "The hub has no such model, or it is not open to you",
+            value=f"hf:{name}",
+            mend="Check the name, or log in with `hf auth login`",
         ) from None
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]

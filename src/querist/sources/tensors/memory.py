@@ -57,7 +57,11 @@ def as_tensor(value: Any) -> torch.Tensor | str:
     if array.dtype.kind not in "biufc":
         return f"elements of type {array.dtype} are no numbers"
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    if any(step < 0 for step in array.strides) or not array.flags.writeable or any(s % array.itemsize for s in array.strides):
+    if (
+        any(step < 0 for step in array.strides)
+        or not array.flags.writeable
+        or any(s % array.itemsize for s in array.strides)
+    ):
         array = array.copy()  # torch takes neither backward strides nor arrays that may not be written
     try:
         return torch.from_numpy(array)

@@ -50,7 +50,9 @@ def _hints(root: nn.Module, owner: nn.Module, prefix: str, name: str) -> dict[st
         base = f"{holder}.{target}" if holder else target
         norm = next((step for step in owner if type(step).__name__ == "_WeightNorm"), None)
         if norm is not None and len(owner) == 1 and name in ("original0", "original1"):
-            hints["weight_norm"] = _pair(f"{prefix}.original0", f"{prefix}.original1", base, name == "original0", norm.dim)
+            hints["weight_norm"] = _pair(
+                f"{prefix}.original0", f"{prefix}.original1", base, name == "original0", norm.dim
+            )
         elif norm is None:
             hints["parametrized"] = {"base": base, "by": [type(step).__name__ for step in owner]}
         return hints

@@ -51,7 +51,7 @@ def _weight_norm(ref: TensorRef, by_name: Mapping[str, TensorRef], extra: dict[s
     return {}
 
 
-def _kept_axis(g: tuple[int, ...], v: tuple[int, ...]) -> int | None | bool:
+def _kept_axis(g: tuple[int, ...], v: tuple[int, ...]) -> int | bool | None:
     """The axis along which g has its own entries, None where g is one number, False where the shapes do not fit."""
     if not v or g in ((), (1,) * len(v)):
         return (0 if len(g) == len(v) and v[0] == 1 else None) if v else False

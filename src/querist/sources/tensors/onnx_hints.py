@@ -67,7 +67,14 @@ def _use(node: Node, at: int, turned: bool) -> dict[str, Any]:
     if operator in _GATES and at in (1, 2, 3):
         kind, order = _GATES[operator]
         role = ("weight_ih", "weight_hh", "bias")[at - 1]
-        return {"kind": kind, "role": role, "gates": len(order), "gate_axis": 1, "gate_order": tuple(order), "directions": True}
+        return {
+            "kind": kind,
+            "role": role,
+            "gates": len(order),
+            "gate_axis": 1,
+            "gate_order": tuple(order),
+            "directions": True,
+        }
     if operator == "MatMul" and at in (0, 1):
         return _linear(inputs_first=(at == 1) != turned)
     if operator == "Gemm" and at in (0, 1):

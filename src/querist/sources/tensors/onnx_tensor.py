@@ -41,7 +41,16 @@ _DTYPES = {
     20: "float8_e5m2fnuz",
     24: "float8_e8m0fnu",
 }
-_OTHER = {8: "string", 21: "uint4", 22: "int4", 23: "float4e2m1", 25: "uint2", 26: "int2", 27: "float6e2m3", 28: "float6e3m2"}
+_OTHER = {
+    8: "string",
+    21: "uint4",
+    22: "int4",
+    23: "float4e2m1",
+    25: "uint2",
+    26: "int2",
+    27: "float6e2m3",
+    28: "float6e3m2",
+}
 _FLOATS, _INT32, _INT64, _DOUBLES, _UINT64 = 4, 5, 7, 10, 11
 _TYPED = {"float32": _FLOATS, "complex64": _FLOATS, "float64": _DOUBLES, "complex128": _DOUBLES, "int64": _INT64}
 _TYPED |= {"uint32": _UINT64, "uint64": _UINT64}
@@ -120,7 +129,9 @@ def read_tensor(
             )
         window = proto.raw.window
         return extent_ref(path, name, dtype, shape, start=window.start, size=window.size, hints=hints)
-    least = sum(max(length, 1) if _TYPED.get(dtype, _INT32) in (_INT32, _INT64, _UINT64) else length for _, length in places)
+    least = sum(
+        max(length, 1) if _TYPED.get(dtype, _INT32) in (_INT32, _INT64, _UINT64) else length for _, length in places
+    )
     floor = total(shape) if _TYPED.get(dtype, _INT32) in (_INT32, _INT64, _UINT64) else size
     if least < floor:
         raise CorruptFile(f"The tensor {name} is cut off: expected {floor} bytes or more, found {least}", value=path)
@@ -153,7 +164,9 @@ def _external(
         raise CorruptFile(f"The external place of the tensor {name} is damaged", value=path) from None
     whole = Window.whole(file)
     if offset < 0 or offset > whole.size:
-        raise CorruptFile(f"The tensor {name} begins behind the end of {location}: byte {offset} of {whole.size}", value=path)
+        raise CorruptFile(
+            f"The tensor {name} begins behind the end of {location}: byte {offset} of {whole.size}", value=path
+        )
     size = whole.size - offset if length < 0 else length
     if offset + size > whole.size:
         raise CorruptFile(
@@ -210,7 +223,7 @@ class Typed:
             return np.array([start], dtype=np.uint64)
         data = np.empty(length, dtype=np.uint8)
         if length:
-            read_into(self.path, start, memoryview(data))
+            read_into(self.path, start, data.data)
         if self.dtype in ("float32", "complex64", "float64", "complex128"):
             word = "<f4" if self.dtype in ("float32", "complex64") else "<f8"
             return data[: length // int(word[2]) * int(word[2])].view(word)

@@ -142,7 +142,10 @@ def sketch(value: Any, depth: int = 0) -> Sketch | None:
     name, args = value.func.name, value.args
     if not isinstance(args, tuple) or depth > 8:
         return None
-    if str(value.func) == "torch.nn.parameter.Parameter" or name in ("_rebuild_parameter", "_rebuild_parameter_with_state"):
+    if str(value.func) == "torch.nn.parameter.Parameter" or name in (
+        "_rebuild_parameter",
+        "_rebuild_parameter_with_state",
+    ):
         return sketch(args[0], depth + 1) if args else None
     if name == "_rebuild_from_type_v2" and len(args) >= 3:
         return sketch(Call(args[0], args[2]), depth + 1)
@@ -180,7 +183,12 @@ def _strided(args: tuple[Any, ...], *, v3: bool) -> Sketch:
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    if isinstance(value, Call) and str(value.func) == "torch.Size" and isinstance(value.args, tuple) and len(value.args) == 1:
+    if (
+        isinstance(value, Call)
+        and str(value.func) == "torch.Size"
+        and isinstance(value.args, tuple)
+        and len(value.args) == 1
+    ):
         value = value.args[0]
     if not isinstance(value, (tuple, list)) or len(value) > 64:
         raise BadPickle("a shape that is none")

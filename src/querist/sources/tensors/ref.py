@@ -58,8 +58,8 @@ class TensorRef:
     layout       "in-out" where a linear matrix is stored with its inputs first; absent where outputs come first
     gates        gates stacked on `gate_axis` (0 where absent): 4 for LSTM, 3 for GRU
     gate_order   their names in order of storage, as "i", "f", "g", "o" or "r", "z", "n"
-    directions   leading axis of length 1 or 2 that stacks directions (ONNX)
-    parts        sizes of blocks stacked on axis 0, as ((name, rows), ...): query, key, value of a fused projection
+    directions   True where axis 0, of length 1 or 2, stacks the directions (ONNX)
+    parts        blocks stacked on the axis of the outputs, as ((name, size), ...): query, key, value of a fused projection
     weight_norm  {"base": name of the composed weight, "part": "g" or "v", "g": name, "v": name, "dim": axis kept or None}
     buffer       True for what the module registers as a buffer
     module       class of the module that holds it, where known
@@ -119,8 +119,8 @@ class TensorRef:
 class TensorSource:
     """Every tensor of one source, in the source's order.
 
-    `address` is what was opened, `format` one of the words that `open_source` documents. `passed_over` lists what is not a
-    tensor, what a pattern left out, and tensors of absent shards. `metadata` holds what the source says of itself
+    `address` is what was opened, `format` one of the words that `open_source` documents. `passed_over` lists what is not
+    a tensor, what a pattern left out, and tensors of absent shards. `metadata` holds what the source says of itself
     (`config` of a Hugging Face folder, `adapter` of a LoRA one, free text of a file), as plain JSON values.
     """
 

@@ -49,7 +49,7 @@ def is_safetensors(window: Window) -> bool:
 
 
 def read_safetensors(window: Window) -> Found:
-    """Every tensor of one file. Raises CorruptFile, with expected and found bytes, where it is cut off or contradicts itself."""
+    """Every tensor of one file. Raises CorruptFile, with expected and found bytes, where it is cut off or damaged."""
     path = window.path
     length = int.from_bytes(window.read(0, 8), "little")
     if length > LONGEST:
@@ -87,7 +87,11 @@ def _entry(path: str, name: str, entry: Any) -> tuple[str, tuple[int, ...], int,
     try:
         dtype, shape, (first, last) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
         numbers = (*shape, first, last)
-        if any(type(n) is not int or not 0 <= n < 1 << 62 for n in numbers) or last < first or not isinstance(dtype, str):
+        if (
+            any(type(n) is not int or not 0 <= n < 1 << 62 for n in numbers)
+            or last < first
+            or not isinstance(dtype, str)
+        ):
             raise ValueError
     except (KeyError, TypeError, ValueError):
         raise CorruptFile(f"The header's entry of the tensor {name} is damaged", value=path) from None

@@ -41,7 +41,7 @@ class Selection:
 
 
 def _patterns(given: Any, what: str) -> tuple[str, ...]:
-    texts = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else [None]
+    texts: list[Any] = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else [given]
     if not all(isinstance(text, str) for text in texts):
         raise BadOption(
             f"The option {what} cannot be this", value=given, allowed="a pattern such as encoder.*, or several"

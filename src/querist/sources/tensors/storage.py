@@ -46,10 +46,10 @@ def digest_of(dtype: str, shape: tuple[int, ...], chunks: Iterator[Any]) -> str:
 
 
 def tensor_bytes(tensor: torch.Tensor) -> memoryview:
-    """Content of a CPU tensor, axis 0 slowest, in this machine's byte order (little endian on all that torch supports)."""
+    """Content of a CPU tensor, axis 0 slowest, in the machine's byte order (little endian wherever torch runs)."""
     import torch
 
-    return memoryview(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +119,11 @@ class Extent:
             return
         if out.is_contiguous() and is_contiguous(tuple(out.shape), strides):
             raw = out.view(-1).view(torch.uint8)
-            read_into(self.path, offset, memoryview(raw.numpy()))
+            read_into(self.path, offset, raw.numpy().data)
             self._tidy(raw)
             return
         raw = torch.empty(span * size, dtype=torch.uint8)
-        read_into(self.path, offset, memoryview(raw.numpy()))
+        read_into(self.path, offset, raw.numpy().data)
         self._tidy(raw)
         out.copy_(raw.view(out.dtype).as_strided(tuple(out.shape), strides))
 
@@ -178,7 +178,7 @@ class Quantised:
         kind = np.dtype([("scale", ">f2" if self.big_endian else "<f2"), ("q", "i1", (32,))])
         blocks = np.empty(last - first, dtype=kind)
         if blocks.size:
-            read_into(self.path, self.offset + 34 * first, memoryview(blocks.view(np.uint8)))
+            read_into(self.path, self.offset + 34 * first, blocks.view(np.uint8).data)
         out = torch.from_numpy(blocks["q"].astype(np.float32))
         return out.mul_(torch.from_numpy(blocks["scale"].astype(np.float32))[:, None]).reshape(-1)
 

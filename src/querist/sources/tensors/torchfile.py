@@ -158,4 +158,3 @@ def _named(path: str, value: Any, places: Mapping[str, tuple[int, int]], *, big_
     for name, leaf in named:
         found.refs.append(sketch_ref(path, name or "tensor", leaf.value, places, big_endian=big_endian))
     return found
-

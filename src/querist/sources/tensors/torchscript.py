@@ -1,4 +1,4 @@
-"""TorchScript archives: attributes of the scripted modules read from the pickle, hints from the text of the code. No code runs."""
+"""TorchScript archives: attributes of modules read from the pickle, hints from the text of the code. No code runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def read_torchscript(archive: Archive) -> Found:
     sources: dict[str, str] = {}
     for member, folder, prefix in (("data.pkl", "data/", ""), ("constants.pkl", "constants/", "constants.")):
         pickled = pickled_member(archive, member, also=_OWN)
-        places = zip_storages(archive, pickled, folder if any(n.startswith(folder) for n in archive.names()) else "data/")
+        places = zip_storages(
+            archive, pickled, folder if any(n.startswith(folder) for n in archive.names()) else "data/"
+        )
         tree = tree_of(pickled.value, path)
         others += len(tree.others)
         for leaf in tree.leaves:
@@ -66,7 +68,11 @@ def read_torchscript(archive: Archive) -> Found:
 
 def _hints(archive: Archive, owner: Any, name: str, sources: dict[str, str]) -> dict[str, Any]:
     """What the class of the scripted module that holds a tensor tells of it."""
-    if not isinstance(owner, Call) or not isinstance(owner.func, Global) or not owner.func.module.startswith("__torch__"):
+    if (
+        not isinstance(owner, Call)
+        or not isinstance(owner.func, Global)
+        or not owner.func.module.startswith("__torch__")
+    ):
         return {}
     words = [word for word in owner.func.module.split(".") if not word.startswith("___torch_mangle")]
     kind = owner.func.name
@@ -102,7 +108,7 @@ def _listed(text: str, what: str) -> list[str]:
 
 
 def _groups(text: str) -> int | None:
-    """Groups of a convolution class: its constant, or the literal in the one convolution that it calls; None otherwise."""
+    """Groups of a convolution class: its constant, or the literal in the one call that it makes; None otherwise."""
     constant = re.search(r"^  groups : Final\[int\] = (\d{1,6})$", text, re.MULTILINE)
     if constant:
         return int(constant[1])

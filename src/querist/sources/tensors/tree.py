@@ -1,4 +1,4 @@
-"""Nested containers to named tensors: checkpoints flattened, wrappers and common prefixes undone, the rest accounted for."""
+"""Nested containers to named tensors: checkpoints flattened, wrappers and prefixes undone, the rest accounted for."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def flatten(
         count += 1
         if count > LARGEST or len(path) > DEEPEST:
             raise CorruptFile(
-                f"The checkpoint has more than {LARGEST} entries or {DEEPEST} levels", value=source, mend="Save its state dict alone"
+                f"The checkpoint has more than {LARGEST} entries or {DEEPEST} levels",
+                value=source,
+                mend="Save its state dict alone",
             )
         found = tensor(node)
         if found is not None:
@@ -94,7 +96,9 @@ def unwrapped(tree: Tree[T]) -> tuple[list[tuple[str, Leaf[T]]], list[PassedOver
             gone = [leaf for leaf in inside if len(leaf.path) > depth + 1 and leaf.path[depth] in optimizers]
             for top in optimizers:
                 count = sum(leaf.path[depth] == top for leaf in gone)
-                passed.append(PassedOver(".".join((*start, top)), None, None, f"state of an optimizer ({count} tensors)"))
+                passed.append(
+                    PassedOver(".".join((*start, top)), None, None, f"state of an optimizer ({count} tensors)")
+                )
             dropped = {id(leaf) for leaf in gone}
             leaves = [leaf for leaf in leaves if id(leaf) not in dropped]
             under = {(*start, top) for top in optimizers}
@@ -106,7 +110,10 @@ def unwrapped(tree: Tree[T]) -> tuple[list[tuple[str, Leaf[T]]], list[PassedOver
     passed = [PassedOver(".".join(path) or "the file", None, None, reason) for path, reason in others] + passed
     depth = len(start)
     network = [leaf for leaf in leaves if leaf.path[:depth] == start]
-    names = {id(leaf): name for leaf, name in zip(network, _plain(".".join(leaf.path[depth:]) for leaf in network), strict=True)}
+    names = {
+        id(leaf): name
+        for leaf, name in zip(network, _plain(".".join(leaf.path[depth:]) for leaf in network), strict=True)
+    }
     return [(names.get(id(leaf), ".".join(leaf.path)), leaf) for leaf in leaves], passed
 
 

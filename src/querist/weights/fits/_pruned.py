@@ -80,7 +80,7 @@ def search(starts: Starts, allowed: np.ndarray | None = None) -> tuple[int, floa
         distances.append(values)
         best = min(best, float(values.min()))
     where, D = np.concatenate(judged), np.concatenate(distances)
-    winner = int(where[D == best].min())
+    winner = int(where[best == D].min())
     return winner, best, where, D
 
 
@@ -119,4 +119,3 @@ def _distances(starts: Starts, positions: np.ndarray) -> np.ndarray:
     np.abs(model, out=model)
     model *= inside
     return model.max(axis=1)
-

@@ -49,8 +49,8 @@ def spike_test(
     because strong spikes raise the null and hide weak ones. spectrum, shape: for what is no plain stack of matrices (a
     convolution operator): how a resampled W becomes eigenvalues, and [h, d] of one of its matrices.
 
-    A spike needs both nulls: heavy entries pass Tracy-Widom without any structure, row scales pass the shuffle. With
-    one null the verdict is at most "cannot say"; with none always. Raises NonFinite, UnknownName, BadOption, ShapeMismatch,
+    A spike needs both nulls: heavy entries pass Tracy-Widom without any structure, row scales pass the shuffle. With one
+    null the verdict is at most "cannot say"; with none always. Raises NonFinite, UnknownName, BadOption, ShapeMismatch,
     and NumericalFailure where there is no bulk to fit (fewer than five eigenvalues, or most of them zero).
 
     Source: rank test over permutations and sign flips; the pair of nulls, the order (sign flips first, the shuffle only

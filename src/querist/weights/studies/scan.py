@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
-from querist.errors import BadOption
+from querist.errors import BadOption, UnknownName
+from querist.reports.ask import ask
+from querist.reports.result import Result
 from querist.runs.study import Answer, Study, Unit
 from querist.statistics import benjamini_hochberg
 from querist.weights.configs import ScanConfig
 from querist.weights.questions import SCAN_QUESTIONS
 from querist.weights.studies.present import draw, lay_out, summarise, surprising, warn
 from querist.weights.studies.verdicts import Draws, layer_findings, run_findings
-from querist.weights.tables import ADVICE, LAYERS, PASSED_OVER, SCAN_TABLES
+from querist.weights.tables import ADVICE, CURVES, PASSED_OVER, SCAN_TABLES, SPECTRA
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from querist.sources.tensors import TensorSource
     from querist.weights.spectrum import LayerMatrix
 
-__all__ = ["ScanStudy"]
+__all__ = ["Scan", "ScanStudy", "scan"]
 
 GROUP_SECONDS = 0.5
 """Matrices are grouped into units of about this much work: what a kill can cost, and far above the price of a unit."""
-SHOWN_LAYERS = 12
 CPU_FLOPS = 3e10
 """float64 operations a second of one core: only for the estimate by which units are ordered."""
 
@@ -41,7 +47,9 @@ class ScanStudy(Study[ScanConfig]):
 
     def __init__(self, data: Any = None, address: str | None = None):
         self.data = data
+        """An in-memory source, or None."""
         self.address = address
+        """Where the in-memory source was written, once it had to cross processes."""
         self._opened: tuple[ScanConfig, TensorSource, tuple[LayerMatrix, ...], tuple[Any, ...]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -119,17 +127,20 @@ class ScanStudy(Study[ScanConfig]):
         """Measure the unit's matrices."""
         from querist.weights.studies.measure import measure
 
-        source, matrices, _ = self.open(config)
+        _, matrices, _ = self.open(config)
         order = {matrix.layer_id: i for i, matrix in enumerate(matrices)}
-        tables: dict[str, list[Any]] = {name: [] for name in ("layers", "spectra", "curves", "null_draws", "entries")}
+        rows: list[dict[str, Any]] = []
+        draws: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
+        spectra: list[pl.DataFrame] = []
         for layer in unit.payload["layers"]:
             measured = measure(matrices[order[layer]], config)
-            tables["layers"].append({**measured.row, "position": order[layer]})
-            tables["spectra"].extend(measured.spectra)
-            tables["curves"].extend(measured.curves)
-            tables["null_draws"].extend(measured.null_draws)
-            tables["entries"].extend(measured.entries)
-        return tables
+            rows.append({**measured.row, "position": order[layer]})
+            draws.extend(measured.null_draws)
+            entries.extend(measured.entries)
+            spectra.extend(_spectrum(layer, *spectrum) for spectrum in measured.spectra)
+        eigenvalues = pl.concat(spectra) if spectra else SPECTRA.frame([])
+        return {"layers": rows, "spectra": eigenvalues, "null_draws": draws, "entries": entries}
 
     def finish(self, config: ScanConfig, tables: Mapping[str, pl.DataFrame]) -> Answer:
         """Adjust over layers, advise, judge, draw."""
@@ -150,6 +161,8 @@ class ScanStudy(Study[ScanConfig]):
             for item in passed
         ]
         shown = surprising(rows)
+        curves = _curves(shown, tables["spectra"])
+        tables = {**tables, "curves": curves}
         drawn = draw(layers, shown, tables)
         return Answer(
             tables={
@@ -165,6 +178,91 @@ class ScanStudy(Study[ScanConfig]):
             warnings=warn(rows, config),
             passed_over=[{"what": row["what"], "reason": row["reason"]} for row in passed_rows],
         )
+
+
+class Scan(Result):
+    """A scan's answer: `table` holds a row per matrix, `spectra` every eigenvalue."""
+
+    def to_pandas(self, table: str | None = None, *, columns: str = "querist") -> pd.DataFrame:
+        """A table as a pandas frame; columns="weightwatcher" gives the layers under that tool's names.
+
+        Raises UnknownName for an unknown table or naming, MissingExtra without pandas.
+        """
+        frame = super().to_pandas(table)
+        if columns == "querist":
+            return frame
+        if columns != "weightwatcher":
+            raise UnknownName("No such naming of columns", value=columns, allowed="querist, weightwatcher")
+        from querist.weights.weightwatcher import renamed
+
+        return frame.rename(columns=renamed(list(frame.columns)))
+
+
+def scan(
+    source: Any,
+    *,
+    config: ScanConfig | None = None,
+    out: str | os.PathLike[str] | None = None,
+    engine: str = "serial",
+    resume: bool = False,
+    progress: Any = None,
+    **fields: Any,
+) -> Scan:
+    """Spectra of every matrix in a source: bulk, spikes, heavy tails, each beside its null.
+
+    source: an address (file, folder, registered name, hf:ORG/NAME), an nn.Module, a state dict, or an array. Further
+    keywords are the fields of `ScanConfig`; they replace those of `config`. out: a run folder, resumable. progress: a
+    callable (done, total, key), None for a bar on standard error, False for silence.
+
+    Raises BadInput for a source or option that is wrong; a layer that is wrong costs its row.
+    """
+    named = isinstance(source, str | os.PathLike)
+    address = os.fspath(source) if named else type(source).__name__
+    settings = ScanConfig.build(config, **{"source": address, **fields})
+    study = ScanStudy(None if named else source)
+    quiet = False if out is None and progress is None else progress
+    result = ask(study, settings, out=out, engine=engine, resume=resume, progress=quiet)
+    return Scan(**{field.name: getattr(result, field.name) for field in dataclasses.fields(result)})
+
+
+def _spectrum(layer: str, kind: str, replica: int | None, evals: np.ndarray) -> pl.DataFrame:
+    n = evals.size
+    return pl.DataFrame(
+        {
+            "layer_id": pl.repeat(layer, n, dtype=pl.String, eager=True),
+            "kind": pl.repeat(kind, n, dtype=pl.String, eager=True),
+            "replica": pl.repeat(replica, n, dtype=pl.Int64, eager=True),
+            "index": np.arange(n),
+            "eigenvalue": evals,
+        }
+    )
+
+
+def _curves(shown: Sequence[Mapping[str, Any]], spectra: pl.DataFrame) -> pl.DataFrame:
+    """D and Hill curves of the layers that are drawn; a full D curve costs more than the fit, so only theirs."""
+    from querist.weights.fits import candidates, hill_curve
+
+    frames = []
+    for row in shown:
+        of_layer = (pl.col("layer_id") == row["layer_id"]) & (pl.col("kind") == "real")
+        evals = spectra.filter(of_layer)["eigenvalue"].to_numpy()
+        if row["alpha"] is None or evals.size == 0:
+            continue
+        found = candidates(evals)
+        k, hill = hill_curve(evals)
+        frames.append(
+            pl.DataFrame(
+                {
+                    "layer_id": [row["layer_id"]] * found.xmin.size,
+                    "xmin": found.xmin,
+                    "alpha": found.alpha,
+                    "D": found.D,
+                    "n_tail": found.n_tail,
+                    "hill": hill[np.clip(found.n_tail, 1, k.size) - 1],
+                }
+            )
+        )
+    return CURVES.frame(pl.concat(frames) if frames else [])
 
 
 def _adjusted(layers: pl.DataFrame) -> pl.DataFrame:

@@ -182,7 +182,7 @@ def _heavy_tail(row: Row, bulk: Finding) -> Finding:
     if n_tail is None or n_tail < SHORT_TAIL:
         because = f"{told}. Fewer than {SHORT_TAIL} eigenvalues do not tell a power law from other tails."
         return _finding(row, ask.HEAVY_TAIL, "cannot say", because, alpha, **numbers)
-    if row["phase"] == "heavy-tailed":
+    if row["phase"] == "heavy-tailed" and row["phase_decided"]:
         because = f"{told}, an exponential fits worse and a lognormal not better. The interval takes eigenvalues as independent; they repel, so it is wide."
         return _finding(row, ask.HEAVY_TAIL, "yes", because, alpha, **numbers)
     reason = _tail_reason(row)
@@ -196,7 +196,7 @@ def _tail_reason(row: Row) -> str:
         return "An exponential tail fits as well or better."
     if row["phase"] is None:
         return "The phase could not be judged."
-    return f"The evidence points to the phase {row['phase']}, by too small a margin or without a power law."
+    return f"The evidence points to the phase {row['phase']}: {row['phase_reason']}."
 
 
 def _collapse(row: Row) -> Finding:
