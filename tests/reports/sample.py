@@ -43,7 +43,9 @@ QUESTIONS = (
         "the same fit on the Marchenko–Pastur law",
         "Yes where the bulk is rejected and a power law on at least 50 eigenvalues beats the exponential.",
     ),
-    Question("weights.damaged", "Does it hold NaN or infinite entries?", "entries", "0", "Yes from one entry on.", "no"),
+    Question(
+        "weights.damaged", "Does it hold NaN or infinite entries?", "entries", "0", "Yes from one entry on.", "no"
+    ),
 )
 
 LAYERS_SPEC = TableSpec(
@@ -74,7 +76,13 @@ SPECTRA_SPEC = TableSpec(
 
 
 def names(count: int = LAYERS) -> list[str]:
-    parts = ("attention.self.query", "attention.self.key", "attention.output.dense", "intermediate.dense", "output.dense")
+    parts = (
+        "attention.self.query",
+        "attention.self.key",
+        "attention.output.dense",
+        "intermediate.dense",
+        "output.dense",
+    )
     made = [f"encoder.layer.{i // len(parts)}.{parts[i % len(parts)]}.weight" for i in range(count)]
     return [HOSTILE, "embeddings[word].weight", *made[2:]]
 
@@ -147,7 +155,9 @@ def figures(layers: list[str]) -> dict[str, Figure]:
     alpha = 2 + rng.gamma(3, 0.5, size=LAYERS)
     depth = Axes("layer, in order of the source", "exponent")
     null = Series("null", [], np.full(LAYERS, 2.4), np.full(LAYERS, 2.2), np.full(LAYERS, 2.7))
-    one = charts.by_depth({"α": alpha, "Hill": alpha * 0.6 + 1}, every, depth, low=alpha - 0.4, high=alpha + 0.4, null=null)
+    one = charts.by_depth(
+        {"α": alpha, "Hill": alpha * 0.6 + 1}, every, depth, low=alpha - 0.4, high=alpha + 0.4, null=null
+    )
     two = charts.by_depth({"spikes": rng.poisson(3, LAYERS)}, every, Axes(depth.x, "count"))
     kinds = rng.choice(["random-like", "bulk+spikes", "heavy-tailed"], LAYERS).tolist()
     three = charts.strip(every, kinds, Axes(depth.x, ""))
@@ -246,7 +256,9 @@ def second(one: Document) -> Document:
     found = list(one.findings)
     turned = next(i for i, f in enumerate(found) if f.question == "weights.trained" and f.verdict == "no")
     found[turned] = replace(found[turned], verdict="yes", because="Now it is farther.")
-    moved = next(i for i, f in enumerate(found) if f.question == "weights.trained" and f.verdict == "yes" and i != turned)
+    moved = next(
+        i for i, f in enumerate(found) if f.question == "weights.trained" and f.verdict == "yes" and i != turned
+    )
     found[moved] = replace(found[moved], estimate=9.0, low=8.0, high=10.0)
     found = [finding for finding in found if finding.subject != names()[-1]]
     layers = one.tables["layers"].filter(pl.col("layer_id") != names()[-1])

@@ -21,7 +21,7 @@ from querist.results.table import Column, TableSpec
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = ["asset", "draw", "render", "reproduce", "specification"]
+__all__ = ["asset", "draw", "fill", "render", "reproduce", "specification"]
 
 FINDING_ROWS = 2500
 """Findings that a page spells out, about 800 bytes each; the others are counted and lie in findings.parquet."""
@@ -55,8 +55,12 @@ def draw(template: str, scripts: Iterable[str], **view: Any) -> str:
     policy = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; style-src 'unsafe-inline'"
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in code)
     policy += f"; script-src {hashes}" if code else ""
-    page = _environment().get_template(template).render(policy=policy, style=asset("page.css"), scripts=code, **view)
-    return page.encode("utf-8", "replace").decode()
+    return fill(template, policy=policy, style=asset("page.css"), scripts=code, **view)
+
+
+def fill(template: str, **view: Any) -> str:
+    """A template filled, every value escaped, letters that UTF-8 cannot hold replaced."""
+    return _environment().get_template(template).render(**view).encode("utf-8", "replace").decode()
 
 
 def asset(name: str) -> str:

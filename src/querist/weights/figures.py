@@ -36,7 +36,7 @@ def overview(layers: pl.DataFrame) -> Figure:
     alpha = by_depth(
         {"α": _floats(rows, "alpha"), "α by Hill": _floats(rows, "alpha_hill")},
         labels,
-        Axes("layer, in order of the source", "exponent"),
+        Axes("layer, in order of the source", "exponent", log="y"),
         low=_floats(rows, "alpha_low"),
         high=_floats(rows, "alpha_high"),
         null=_null_band(rows),

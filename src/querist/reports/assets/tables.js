@@ -198,6 +198,7 @@
 
     header(column) {
       const [name, kind, unit, meaning] = this.columns[column];
+      if (this.printing) return make("th", { scope: "col", className: numeric(kind) ? "num" : "" }, unit ? `${name}, ${unit}` : name);
       const sorted = this.sort?.column === column ? this.sort : null;
       const button = make(
         "button",
@@ -334,9 +335,11 @@
         left -= wide;
       });
       if (block.length || !blocks.length) blocks.push(block);
+      this.printing = true; // paper sorts nothing, and browsers leave buttons out of repeated headers
       this.paper = make("div", { className: "paper" }, ...blocks.map((b) => this.grid([...keys, ...b], rows)));
       if (this.current.length > rows.length || this.total > this.height)
         this.paper.append(make("p", { className: "told" }, `${rows.length} of ${number(this.total)} rows printed; all of them lie in ${this.path ?? "the run folder"}.`));
+      this.printing = false;
       this.root.append(this.paper);
     }
   }

@@ -170,13 +170,14 @@ def _config_hints(ref: TensorRef, config: dict[str, Any]) -> dict[str, Any]:
         hints: dict[str, Any] = {"kind": "linear", "role": last}
         if last == "weight" and config["model_type"] != "gpt_bigcode":
             hints["layout"] = "in-out"
-        if layer == "c_attn" and ref.shape[-1 if "layout" in hints else 0] == 3 * width:
-            hints["parts"] = (("q", width), ("k", width), ("v", width))
+        if layer == "c_attn" and "layout" in hints and ref.shape[-1] == 3 * width:
+            hints["columns"] = (("q", width), ("k", width), ("v", width))
         return hints
     if not owner.endswith(_FUSED):
         return {}
-    each = config.get("head_dim") if type(config.get("head_dim")) is int else width // heads
-    groups = config.get("num_key_value_heads") if type(config.get("num_key_value_heads")) is int else heads
+    each, groups = config.get("head_dim"), config.get("num_key_value_heads")
+    each = each if isinstance(each, int) else width // heads
+    groups = groups if isinstance(groups, int) else heads
     query, key = heads * each, groups * each
     if ref.shape[0] != query + 2 * key:
         return {}

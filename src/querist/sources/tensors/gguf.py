@@ -177,7 +177,9 @@ def _hints(name: str, shape: tuple[int, ...], metadata: dict[str, Any]) -> dict[
     family = metadata.get("general.architecture")
     width, heads = metadata.get(f"{family}.embedding_length"), metadata.get(f"{family}.attention.head_count")
     kv = metadata.get(f"{family}.attention.head_count_kv", heads)
-    if any(type(n) is not int or n <= 0 for n in (width, heads, kv)) or width % heads:
+    if not (isinstance(width, int) and isinstance(heads, int) and isinstance(kv, int)):
+        return {}
+    if min(width, heads, kv) <= 0 or width % heads:
         return {}
     side = width // heads * kv
     if width + 2 * side != shape[0]:

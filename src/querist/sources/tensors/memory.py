@@ -22,7 +22,7 @@ def held(name: str, tensor: torch.Tensor, hints: Mapping[str, Any] | None = None
 
     hints = dict(hints or {})
     dtype = str(tensor.dtype).removeprefix("torch.")
-    if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+    if torch.nn.parameter.is_lazy(tensor):
         return TensorRef(name, (), dtype, hints=hints, reason="not materialised")
     shape = tuple(tensor.shape)
     if tensor.device.type == "meta":

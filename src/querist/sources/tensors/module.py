@@ -48,7 +48,7 @@ def _hints(root: nn.Module, owner: nn.Module, prefix: str, name: str) -> dict[st
             target = prefix.removeprefix("parametrizations.")
         hints = _of_class(layer, target)
         base = f"{holder}.{target}" if holder else target
-        norm = next((step for step in owner if type(step).__name__ == "_WeightNorm"), None)
+        norm: Any = next((step for step in owner if type(step).__name__ == "_WeightNorm"), None)
         if norm is not None and len(owner) == 1 and name in ("original0", "original1"):
             hints["weight_norm"] = _pair(
                 f"{prefix}.original0", f"{prefix}.original1", base, name == "original0", norm.dim
@@ -56,6 +56,7 @@ def _hints(root: nn.Module, owner: nn.Module, prefix: str, name: str) -> dict[st
         elif norm is None:
             hints["parametrized"] = {"base": base, "by": [type(step).__name__ for step in owner]}
         return hints
+    hook: Any
     for hook in owner._forward_pre_hooks.values():
         if type(hook).__name__ == "WeightNorm" and name in (f"{hook.name}_g", f"{hook.name}_v"):
             dot = prefix + "." if prefix else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,9 +139,10 @@ def sketch(value: Any, depth: int = 0) -> Sketch | None:
     """The tensor that a recorded call would rebuild, or None where it is no tensor. Raises BadPickle."""
     if not isinstance(value, Call) or not isinstance(value.func, Global):
         return None
-    name, args = value.func.name, value.args
-    if not isinstance(args, tuple) or depth > 8:
+    name = value.func.name
+    if not isinstance(value.args, tuple) or depth > 8:
         return None
+    args: Sequence[Any] = list(value.args)
     if str(value.func) == "torch.nn.parameter.Parameter" or name in (
         "_rebuild_parameter",
         "_rebuild_parameter_with_state",
@@ -164,7 +165,7 @@ def sketch(value: Any, depth: int = 0) -> Sketch | None:
     return Sketch("unknown", shape, reason=f"a {what}, which is not stored densely")
 
 
-def _strided(args: tuple[Any, ...], *, v3: bool) -> Sketch:
+def _strided(args: Sequence[Any], *, v3: bool) -> Sketch:
     if not isinstance(args[0], Persistent):
         raise BadPickle("a tensor without a storage")
     storage = storage_id(args[0])

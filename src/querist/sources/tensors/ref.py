@@ -59,7 +59,8 @@ class TensorRef:
     gates        gates stacked on `gate_axis` (0 where absent): 4 for LSTM, 3 for GRU
     gate_order   their names in order of storage, as "i", "f", "g", "o" or "r", "z", "n"
     directions   True where axis 0, of length 1 or 2, stacks the directions (ONNX)
-    parts        blocks stacked on the axis of the outputs, as ((name, size), ...): query, key, value of a fused projection
+    parts        blocks stacked on axis 0, as ((name, rows), ...): query, key, value of a fused projection
+    columns      the same on axis 1, where `layout` is "in-out"
     weight_norm  {"base": name of the composed weight, "part": "g" or "v", "g": name, "v": name, "dim": axis kept or None}
     buffer       True for what the module registers as a buffer
     module       class of the module that holds it, where known

@@ -26,7 +26,7 @@ _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _ONE_SORT = 1 << 23
 _CHUNK = 1 << 20
 _FLIP_CHUNK = 1 << 16
-_BUCKETS = 256
+_BUCKET_BITS = 8
 # Replicas drawn and put through Lanczos together: small ones pay mostly for calls (128x256: 3.1 floors each alone, .9
 # together), but a batch beyond the second-level cache costs more than it saves (384x384: .37 and .50).
 _BATCH_BYTES = 1 << 20
@@ -86,25 +86,25 @@ def _shuffled(bits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def _shuffled_in_two_rounds(bits: np.ndarray, seed: int, keys: np.random.Generator) -> np.ndarray:
     """Each entry to one of 256 buckets at random, then each bucket shuffled: exact, 9 to 40 MB beside the result."""
-    sizes = np.zeros(_BUCKETS, dtype=np.int64)
+    buckets, shift = 1 << _BUCKET_BITS, np.uint64(64 - _BUCKET_BITS)
+    sizes = np.zeros(buckets, dtype=np.int64)
     for begin in range(0, bits.size, _CHUNK):
-        size = min(_CHUNK, bits.size - begin)
-        drawn = keys.integers(0, 2**64, size=size, dtype=np.uint64)
-        sizes += np.bincount((drawn >> np.uint64(56)).astype(np.uint8), minlength=_BUCKETS)
+        drawn = keys.integers(0, 2**64, size=min(_CHUNK, bits.size - begin), dtype=np.uint64)
+        sizes += np.bincount((drawn >> shift).astype(np.int64), minlength=buckets)
     ends = np.cumsum(sizes)
     free = ends - sizes
     out = np.empty_like(bits)
     again = np.random.Generator(np.random.SFC64(seed))  # the same buckets as were counted
-    cuts = np.arange(1, _BUCKETS, dtype=np.uint64) << np.uint64(56)
+    cuts = np.arange(1, buckets, dtype=np.uint64) << shift
     for begin in range(0, bits.size, _CHUNK):
         pairs = _sorted_pairs(bits[begin : begin + _CHUNK], again)
         bounds = np.concatenate([[0], np.searchsorted(pairs, cuts), [pairs.size]])
         values = _values(pairs, bits.dtype)
-        for bucket in range(_BUCKETS):
+        for bucket in range(buckets):
             part = values[bounds[bucket] : bounds[bucket + 1]]
             out[free[bucket] : free[bucket] + part.size] = part
             free[bucket] += part.size
-    for bucket in range(_BUCKETS):
+    for bucket in range(buckets):
         held = slice(ends[bucket] - sizes[bucket], ends[bucket])
         out[held] = _values(_sorted_pairs(out[held], keys), bits.dtype)
     return out

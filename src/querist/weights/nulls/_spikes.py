@@ -46,12 +46,13 @@ def spike_test(
     evals, fit: its spectrum and Marchenko-Pastur fit where known. replicas: whole spectra drawn from each null.
     rank_replicas: draws of λ_max from each null, the whole ones among them; 0 for none, else at least 19. screen: no
     rank test where λ_max does not pass the .95 Tracy-Widom edge. deflate: take what was found out and test again,
-    because strong spikes raise the null and hide weak ones. spectrum, shape: for what is no plain stack of matrices (a
-    convolution operator): how a resampled W becomes eigenvalues, and [h, d] of one of its matrices.
+    because strong spikes raise the null and hide weak ones. spectrum, shape: where a resampled W becomes eigenvalues in
+    another way (a convolution operator from its kernel), how, and [h, d] of one of its matrices; of a plain matrix they
+    must still be those of W Wᵀ, as large ones are drawn by Lanczos.
 
-    A spike needs both nulls: heavy entries pass Tracy-Widom without any structure, row scales pass the shuffle. With one
-    null the verdict is at most "cannot say"; with none always. Raises NonFinite, UnknownName, BadOption, ShapeMismatch,
-    and NumericalFailure where there is no bulk to fit (fewer than five eigenvalues, or most of them zero).
+    A spike needs both nulls: heavy entries pass Tracy-Widom without any structure, row scales pass the shuffle. With
+    one null the verdict is at most "cannot say"; with none always. Raises NonFinite, UnknownName, BadOption,
+    ShapeMismatch, and NumericalFailure where there is no bulk to fit (fewer than five eigenvalues, or most zero).
 
     Source: rank test over permutations and sign flips; the pair of nulls, the order (sign flips first, the shuffle only
     where they reject) and the t prediction are ours.
@@ -121,7 +122,7 @@ def _draw(
     for null in draws:
         have = len(draws[null])
         missing = range(have, count)
-        if spectrum is not None or (W.ndim == 2 and min(W.shape) <= _WHOLE_SIDE):
+        if (spectrum is not None and W.ndim != 2) or (W.ndim == 2 and min(W.shape) <= _WHOLE_SIDE):
             copies = full_replicas(W, null, len(missing), seed, layer, spectrum=spectrum, first=have)
             more = np.array([evals[-1] for evals in copies])
         else:

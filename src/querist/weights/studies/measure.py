@@ -117,8 +117,10 @@ def _fill(matrix: LayerMatrix, config: ScanConfig, measured: Measured) -> None:
         row |= {"status": "degenerate", "reason": f"{word}, so there is no tail to fit", "phase": "rank-collapse"}
         return
     bulk = _bulk(spectrum, row)
-    fit = _powerlaw(evals, matrix, config, row)
-    _counts(evals, spectrum, fit, row)
+    # What lies below rounding is no eigenvalue of the matrix: a fit would see a second, meaningless cloud.
+    clean = np.where(evals > np.finfo(np.float64).eps * evals[-1] * row["M"], evals, 0.0) if exact else evals
+    fit = _powerlaw(clean, matrix, config, row)
+    _counts(clean, spectrum, fit, row)
     test = _against_nulls(W, matrix, spectrum, bulk, config, measured) if W is not None or config.nulls else None
     if test is None and bulk is not None and W is None:
         row |= {"n_spikes_tw": bulk.n_spikes_tw99}
