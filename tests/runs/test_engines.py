@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from tests.harness import assert_same_answer, assert_same_tables, check_bad_input
-from tests.runs.asking import asked, run_script
+from tests.runs.asking import asked, gone, run_script
 from tests.runs.small_study import SmallConfig, SmallStudy
 
 from querist.errors import BadOption, MissingExtra
-from querist.files import encode_key
+from querist.files import encode_key, write_text
 from querist.reports.ask import ask
 from querist.runs.carry import UnitsFailed
 from querist.runs.engines import AUTO_SECONDS, choose
@@ -46,38 +51,71 @@ def test_bad_engines():
 
 
 class Note:
-    """Says when and where a unit was done."""
+    """Says who did a unit and when it began (as its seconds). Until `count` units have begun at the same time, none of them ends."""
+
+    def __init__(self, folder, count):
+        self.folder, self.count = folder, count
 
     def __call__(self, unit):
-        import os
-
         begun = time.monotonic()
-        time.sleep(0.05)
+        (self.folder / unit.key).touch()
+        while len(list(self.folder.iterdir())) < self.count and time.monotonic() < begun + 60:
+            time.sleep(0.01)
         return Outcome(unit.key, begun, error=str(os.getpid()))
 
 
-def test_local_begins_with_the_longest_and_uses_all_workers():
-    outcomes = list(Local(2).map(Note(), units(1, 5, 3, 4, 2, 0)))
-    order = [outcome.key for outcome in sorted(outcomes, key=lambda outcome: outcome.seconds)]
-    place = {key: i for i, key in enumerate(order)}
-    costs = [1, 5, 3, 4, 2, 0]
-    assert all(abs(place[f"unit {i}"] - sorted(costs, reverse=True).index(cost)) <= 1 for i, cost in enumerate(costs))
-    assert len({outcome.error for outcome in outcomes}) == 2
-    assert list(Local(2).map(Note(), [])) == []
+def test_local_begins_with_the_longest(tmp_path):
+    engine = Local(1)
+    outcomes = sorted(engine.map(Note(tmp_path, 1), units(1, 5, 3, 4, 2, 0)), key=lambda outcome: outcome.seconds)
+    assert [outcome.key for outcome in outcomes] == [f"unit {i}" for i in (1, 3, 2, 4, 0, 5)]
+    assert list(engine.map(Note(tmp_path, 1), [])) == []
+    engine.close()
+
+
+def test_local_uses_all_workers_and_keeps_them_for_the_next_stage(tmp_path):
+    engine = Local(2)
+    folders = [tmp_path / "one", tmp_path / "two"]
+    workers = []
+    for folder in folders:
+        folder.mkdir()
+        workers.append({int(outcome.error) for outcome in engine.map(Note(folder, 2), units(1, 1, 1))})
+    assert len(workers[0]) == 2
+    assert workers[1] == workers[0]
+    engine.close()
+    assert gone(list(workers[0]))
+
+
+def test_closing_the_outcomes_ends_units_that_still_run(tmp_path):
+    engine = Local(2)
+    outcomes = engine.map(Hang(tmp_path), units(1, 1))
+    assert next(outcomes).key == "unit 1"
+    hanging = int((tmp_path / "unit 0").read_text())
+    outcomes.close()
+    assert gone([hanging], 5)
+
+
+class Hang:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __call__(self, unit):
+        write_text(self.folder / unit.key, str(os.getpid()))
+        while unit.key == "unit 0" or not (self.folder / "unit 0").exists():
+            time.sleep(0.01)
+        return Outcome(unit.key, 0.0)
 
 
 class Fatal:
     def __call__(self, unit):
-        import os
-        import signal
-
         if unit.key in ("unit 1", "unit 4"):
             os.kill(os.getpid(), signal.SIGKILL)
         return Outcome(unit.key, 0.0)
 
 
 def test_only_the_units_that_kill_their_worker_fail():
-    outcomes = {outcome.key: outcome.error for outcome in Local(2).map(Fatal(), units(*[1] * 8))}
+    engine = Local(2)
+    outcomes = {outcome.key: outcome.error for outcome in engine.map(Fatal(), units(*[1] * 8))}
+    engine.close()
     assert outcomes == {f"unit {i}": KILLED if i in (1, 4) else None for i in range(8)}
 
 
@@ -127,12 +165,10 @@ class Kept(SmallStudy):
         return super().work(config, unit, folder)
 
 
-@pytest.mark.parametrize("out", [False, True])
-def test_what_is_held_in_memory_is_written_once_before_it_crosses(tmp_path, out):
+def test_what_is_held_in_memory_is_written_once_before_it_crosses(tmp_path):
     config = SmallConfig(blocks=2, side=8)
     study = Held()
-    folder = tmp_path / "run" if out else None
-    result = ask(study, config, out=folder, engine="local:2", progress=False)
+    result = ask(study, config, out=tmp_path / "run", engine="local:2", progress=False)
     assert study.times == 1
     assert_same_tables(result.tables, ask(SmallStudy(), config, progress=False).tables)
     assert not list(tmp_path.rglob("portable"))
@@ -166,11 +202,6 @@ from tests.runs.small_study import SmallConfig, SmallStudy
 
 
 def test_a_script_without_a_guard_is_told_what_to_do(tmp_path):
-    import os
-    import subprocess
-    import sys
-    from pathlib import Path
-
     root = Path(__file__).parents[2]
     for guard, code in (("", 1), ("if __name__ == '__main__': ", 0)):
         script = tmp_path / f"script{code}.py"

@@ -82,7 +82,7 @@ def test_there_are_as_many_renames_as_that_test_kills_at(tmp_path, monkeypatch):
 def test_killed_at_random_instants_again_and_again_it_ends_with_the_same_tables(tmp_path, engine):
     config = SmallConfig(blocks=6, side=8, sleep=0.03)
     folder, rng = tmp_path / "run", random.Random(engine)
-    for _ in range(3):
+    for _ in range(2):
         asking = Asking(folder, config, engine=engine)
         units = len(entries(folder)) if folder.exists() else 0
         asking.until_done(min(units + 1, 12))

@@ -120,10 +120,8 @@ def settings(a: Document, b: Document) -> list[tuple[str, str, str]]:
             if one.get(name, "–") != other.get(name, "–"):
                 label = name if part == "config" else f"{part}: {name}"
                 rows.append((label, one.get(name, "–"), other.get(name, "–")))
-    for name in ("room", "command", "version", "engine"):
-        if a.header.get(name) != b.header.get(name):
-            rows.append((name, str(a.header.get(name)), str(b.header.get(name))))
-    return rows
+    own = ((name, a.header.get(name), b.header.get(name)) for name in ("room", "command", "version", "engine"))
+    return [*rows, *((name, str(one), str(other)) for name, one, other in own if one != other)]
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, str]:
@@ -143,11 +141,11 @@ def join(
     """
     before, after = ({_key(row, spec): row for row in rows} for rows in (a, b))
     plain = [c for c in spec.columns if c.name not in spec.key and c.name not in _UNTIMED]
-    pairs = [(k, before.get(k), after.get(k)) for k in dict.fromkeys([*after, *before])]
-    both = [(one, other) for _, one, other in pairs if one is not None and other is not None]
+    pairs = [(before.get(k), after.get(k)) for k in dict.fromkeys([*after, *before])]
+    both = [(one, other) for one, other in pairs if one is not None and other is not None]
     differing = [c for c in plain if any(one.get(c.name) != other.get(c.name) for one, other in both)]
     rows = []
-    for k, one, other in pairs:
+    for one, other in pairs:
         if one is not None and other is not None and all(one.get(c.name) == other.get(c.name) for c in differing):
             continue
         row = {name: (other or one or {}).get(name) for name in spec.key}

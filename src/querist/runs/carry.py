@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -81,38 +81,44 @@ def carry(
     parts: dict[str, list[pl.DataFrame]] = {}
     tables: dict[str, pl.DataFrame] = {}
     movable: Study[Any] | None = None
-    for stage in study.stages:
-        units = list(study.units(config, stage, dict(tables)))
-        keys = [unit.key for unit in units]
-        if len(set(keys)) != len(keys):
-            raise InvariantBroken(f"{study.room} {study.command}: two units of stage {stage} have one key")
-        done = store.done(stage)
-        pending = [unit for unit in units if unit.key not in done]
-        engine = engine_for(pending)
-        if engine.crosses and pending and movable is None:
-            place = store.scratch / "portable"
-            place.mkdir(parents=True)
-            movable = study.portable(config, place)
-        worker = movable if engine.crosses and movable is not None else study
-        work = Work(worker, config, stage, store.scratch, store.keep)
-        failures: dict[str, Outcome] = {}
-        title = f"{study.room} {study.command}" + (f", {stage}" if len(study.stages) > 1 else "")
-        with (
-            Progress(title, len(units), len(units) - len(pending), report) as progress,
-            closing(cast("Generator[Outcome, None, None]", engine.map(work, pending))) as outcomes,
-        ):
-            for outcome in outcomes:
-                store.commit(stage, outcome)
-                if outcome.error is not None:
-                    failures[outcome.key] = outcome
-                progress.advance(outcome.key)
-        if failures:
-            raise _failed(stage, units, failures, store) from next(iter(failures.values())).cause
-        for key in sorted(keys):
-            for name, frame in store.tables(stage, key).items():
-                parts.setdefault(name, []).append(frame)
-        tables = join(study, parts)
+    with ExitStack() as engines:
+        for stage in study.stages:
+            units = list(study.units(config, stage, dict(tables)))
+            keys = [unit.key for unit in units]
+            if len(set(keys)) != len(keys):
+                raise InvariantBroken(f"{study.room} {study.command}: two units of stage {stage} have one key")
+            done = store.done(stage)
+            pending = [unit for unit in units if unit.key not in done]
+            engine = engine_for(pending)
+            engines.callback(engine.close)
+            if engine.crosses and pending and movable is None:
+                place = store.scratch / "portable"
+                place.mkdir(parents=True)
+                movable = study.portable(config, place)
+            worker = movable if engine.crosses and movable is not None else study
+            work = Work(worker, config, stage, store.scratch, store.keep)
+            title = f"{study.room} {study.command}" + (f", {stage}" if len(study.stages) > 1 else "")
+            with Progress(title, len(units), len(units) - len(pending), report) as progress:
+                failures = _stage(engine, work, pending, store, progress)
+            if failures:
+                raise _failed(stage, units, failures, store) from next(iter(failures.values())).cause
+            for key in sorted(keys):
+                for name, frame in store.tables(stage, key).items():
+                    parts.setdefault(name, []).append(frame)
+            tables = join(study, parts)
     return tables
+
+
+def _stage(engine: Engine, work: Work, units: Sequence[Unit], store: Store, progress: Progress) -> dict[str, Outcome]:
+    """Do these units and keep them; the failed ones by key."""
+    failures: dict[str, Outcome] = {}
+    with closing(cast("Generator[Outcome, None, None]", engine.map(work, units))) as outcomes:
+        for outcome in outcomes:
+            store.commit(work.stage, outcome)
+            if outcome.error is not None:
+                failures[outcome.key] = outcome
+            progress.advance(outcome.key)
+    return failures
 
 
 def join(study: Study[Any], parts: Mapping[str, Sequence[pl.DataFrame]]) -> dict[str, pl.DataFrame]:

@@ -31,23 +31,28 @@ class Engine(Protocol):
         """Outcomes of all units, in the order in which they end. Closing the iterator ends what still runs."""
         ...
 
+    def close(self) -> None:
+        """Give back what the engine holds between stages."""
+        ...
+
 
 def choose(name: str) -> Callable[[Sequence[Unit]], Engine]:
-    """From an engine's name to a function that gives the engine for the units of a stage.
+    """From an engine's name to a function that gives the engine for the units of a stage, the same one where it can.
 
     Raises BadOption for a name that is not known and MissingExtra for one whose package is not here.
     """
     from querist.runs.engines.local import Local
     from querist.runs.engines.serial import Serial
 
+    serial = Serial()
     if name == "serial":
-        return lambda units: Serial()
+        return lambda units: serial
     if name == "auto":
-        return lambda units: Local() if len(units) > 1 and sum(unit.cost for unit in units) > AUTO_SECONDS else Serial()
-    if match := re.fullmatch(r"local(?::([0-9]+))?", name):
-        workers = int(match[1]) if match[1] else None
-        if workers != 0:
-            return lambda units: Local(workers)
+        pool = Local()
+        return lambda units: pool if len(units) > 1 and sum(unit.cost for unit in units) > AUTO_SECONDS else serial
+    if match := re.fullmatch(r"local(?::0*([1-9][0-9]*))?", name):
+        local = Local(int(match[1]) if match[1] else None)
+        return lambda units: local
     if name == "ray" or name.startswith("ray://"):
         from querist.runs.engines.ray import Ray
 

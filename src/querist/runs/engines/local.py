@@ -32,7 +32,8 @@ class Local:
     """`workers` spawned processes; by default as many as the machine's cores hold at the units' threads.
 
     At most `workers` + 1 units are handed out at a time. If a worker dies, any of them may have been its unit: they are
-    done again one by one in a new pool, and the one whose worker dies again has failed.
+    done again one by one in a new pool, and the one whose worker dies again has failed. The pool stays for the next
+    stage, since its workers have torch imported by then; `close` ends it.
     """
 
     crosses = True
@@ -40,6 +41,7 @@ class Local:
     def __init__(self, workers: int | None = None):
         self.workers = workers
         self.name = "local" if workers is None else f"local:{workers}"
+        self._pool: _Pool | None = None
 
     def map(self, work: Callable[[Unit], Outcome], units: Sequence[Unit]) -> Iterator[Outcome]:
         """See `Engine.map`. Raises BadOption where the study cannot cross processes or they do not start."""
@@ -47,16 +49,16 @@ class Local:
         if not waiting:
             return
         threads = max(unit.threads for unit in waiting)
-        count = min(self.workers or max(1, machine_threads() // threads), len(waiting))
+        count = self.workers or max(1, machine_threads() // threads)
         parcel = _packed(work)
         suspects: deque[Unit] = deque()
         flying: dict[Future[Outcome], Unit] = {}
-        pool = _Pool(count, parcel, threads)
+        pool = self._open(count, threads, parcel, len(waiting))
         try:
             while waiting or suspects:
                 queue, room = (suspects, 1) if suspects else (waiting, count + 1)
                 alone = queue is suspects
-                while queue and len(flying) < room and pool.hand_out(queue[0], flying):
+                while queue and len(flying) < room and pool.hand_out(queue[0], parcel, flying):
                     queue.popleft()
                 while flying and not pool.broken:
                     for future in wait(flying, return_when=FIRST_COMPLETED).done:
@@ -67,7 +69,6 @@ class Local:
                     if queue and not alone:
                         break
                 if pool.broken:
-                    pool.greet()
                     for future, unit in flying.items():
                         outcome = pool.outcome(future)
                         if outcome is not None:
@@ -77,33 +78,48 @@ class Local:
                         else:
                             suspects.append(unit)
                     flying.clear()
-                    pool.end(kill=True)
-                    pool = _Pool(count, parcel, threads)
+                    self.close(kill=True)
+                    pool = self._open(count, threads, parcel, len(waiting) + len(suspects))
         finally:
-            pool.end(kill=bool(flying) or pool.broken)
+            if flying or pool.broken:
+                self.close(kill=True)
+
+    def close(self, *, kill: bool = False) -> None:
+        """End the pool: let idle workers go, or kill those that are at work."""
+        if self._pool is not None:
+            self._pool.end(kill=kill)
+            self._pool = None
+
+    def _open(self, count: int, threads: int, parcel: bytes, units: int) -> _Pool:
+        if self._pool is None or (self._pool.count, self._pool.threads) != (count, threads):
+            self.close()
+            self._pool = _Pool(count, threads)
+            try:
+                self._pool.greet(parcel, min(count, units))
+            except BaseException:
+                self.close(kill=True)
+                raise
+        return self._pool
 
 
 class _Pool:
-    """One executor. Its first task says that processes start and can read the work."""
+    """One executor and what is known of it."""
 
-    def __init__(self, count: int, parcel: bytes, threads: int):
+    def __init__(self, count: int, threads: int):
+        self.count, self.threads = count, threads
         self.broken = False
-        self._threads = threads
-        self._executor = ProcessPoolExecutor(count, get_context("spawn"), _begin, (parcel,))
-        self._greeting = self._submit(_greeting)
-        self._greeted = False
+        self._executor = ProcessPoolExecutor(count, get_context("spawn"), _begin)
 
-    def hand_out(self, unit: Unit, flying: dict[Future[Outcome], Unit]) -> bool:
+    def hand_out(self, unit: Unit, parcel: bytes, flying: dict[Future[Outcome], Unit]) -> bool:
         """Give a unit to the pool; False where the pool is broken."""
         try:
-            flying[self._submit(_one, unit)] = unit
+            flying[self._submit(_one, parcel, unit)] = unit
         except BrokenProcessPool:
             self.broken = True
         return not self.broken
 
     def outcome(self, future: Future[Outcome]) -> Outcome | None:
         """A unit's outcome once it is there, None where the pool broke under it."""
-        self.greet()
         try:
             return future.result()
         except BrokenProcessPool:
@@ -111,7 +127,7 @@ class _Pool:
             return None
 
     def end(self, *, kill: bool) -> None:
-        """Stop: let idle workers go, or kill those that are at work."""
+        """See `Local.close`."""
         if not kill:
             self._executor.shutdown(wait=True)
             return
@@ -122,12 +138,14 @@ class _Pool:
         for process in processes:
             process.join()
 
-    def greet(self) -> None:
-        """Raise BadOption where processes do not start, or cannot read the work."""
-        if self._greeted:
-            return
+    def greet(self, parcel: bytes, workers: int) -> None:
+        """Start workers, and wait until one has read the work, so that a unit is never blamed for a pool without workers.
+
+        Raises BadOption where processes do not start, or cannot read the work.
+        """
         try:
-            self._greeting.result()
+            greetings = [self._submit(_greeting, parcel) for _ in range(max(1, workers))]
+            next(iter(wait(greetings, return_when=FIRST_COMPLETED).done)).result()
         except BrokenProcessPool:
             raise BadOption(
                 "The worker processes of the local engine did not start",
@@ -139,10 +157,9 @@ class _Pool:
                 value=f"{type(error).__name__}: {error}",
                 mend="Define it in a module that can be imported; or use engine serial",
             ) from error
-        self._greeted = True
 
     def _submit(self, function: Callable[..., Any], *arguments: object) -> Future[Any]:
-        with _for_children(self._threads):
+        with _for_children(self.threads):
             return self._executor.submit(function, *arguments)
 
 
@@ -165,14 +182,11 @@ def _for_children(threads: int) -> Iterator[None]:
 
 # ------------------------------------------------------------------------------------------------- inside a worker
 
-_parcel = b""
-_work: Callable[[Unit], Outcome] | None = None
+_read: tuple[bytes, Callable[[Unit], Outcome]] | None = None
 
 
-def _begin(parcel: bytes) -> None:
+def _begin() -> None:
     """A worker leaves interruptions to its parent, and ends when its parent is gone, even by SIGKILL."""
-    global _parcel
-    _parcel = parcel
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -185,21 +199,21 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _unpacked() -> Callable[[Unit], Outcome]:
-    global _work
-    work = _work
-    if work is None:
+def _unpacked(parcel: bytes) -> Callable[[Unit], Outcome]:
+    """The work, read once per stage: a study keeps what it has opened."""
+    global _read
+    if _read is None or _read[0] != parcel:
         # Our own bytes from our own parent, read here and not by the pool, whose workers die of what they cannot read.
-        work = _work = ForkingPickler.loads(_parcel)  # pyright: ignore[reportAttributeAccessIssue]
-    return work
+        _read = (parcel, ForkingPickler.loads(parcel))  # pyright: ignore[reportAttributeAccessIssue]
+    return _read[1]
 
 
-def _greeting() -> None:
-    _unpacked()
+def _greeting(parcel: bytes) -> None:
+    _unpacked(parcel)
 
 
-def _one(unit: Unit) -> Outcome:
-    return replace(_unpacked()(unit), cause=None)
+def _one(parcel: bytes, unit: Unit) -> Outcome:
+    return replace(_unpacked(parcel)(unit), cause=None)
 
 
 def _packed(work: Callable[[Unit], Outcome]) -> bytes:

@@ -20,3 +20,6 @@ class Serial:
         """See `Engine.map`."""
         for unit in units:
             yield work(unit)
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from querist.errors import CorruptFile, SourceNotFound, UnsupportedFormat
-from querist.files import copy_file, file_sha256
+from querist.files import fingerprint, replacing
 from querist.sources.datasets.registry import DATA_FOLDER, cached, find, places
 
 __all__ = ["fetch"]
@@ -29,7 +30,9 @@ def fetch(name: str, *, source: str | Path | None = None) -> Path:
         if data.file is None or data.sha256 is None:
             raise UnsupportedFormat(f"The data set {name} comes with a package, not as a file", value=str(path))
         _check(path, data.sha256)
-        copy_file(path, target)
+        with replacing(target) as kept:
+            shutil.copyfile(path, kept)
+        _check(target, data.sha256)
         return target
     for path in places(data).values():
         return path
@@ -62,7 +65,7 @@ def _download(url: str, sha256: str, target: Path) -> Path:
 
 
 def _check(path: Path, expected: str) -> None:
-    found = file_sha256(path)
+    found = fingerprint(path).removeprefix("sha256:")
     if found != expected:
         raise CorruptFile(
             "The file is not the registered one",

@@ -182,7 +182,7 @@ def _hints(program: Any) -> dict[str, dict[str, Any]]:
             for role in ("weight", "bias"):
                 tensor = names.get((given.get(role) or {}).get("as_tensor", {}).get("name", ""))
                 if tensor is not None and (hint := _operator(operator, given, role)):
-                    hints.setdefault(tensor, {}).update(hint)
+                    hints.setdefault(tensor, hint)  # a tied tensor keeps the first of its uses
     except (AttributeError, KeyError, TypeError):
         return hints
     return hints

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-__all__ = ["BadPickle", "Call", "Global", "Persistent", "Pickled", "Table", "read_pickle"]
+__all__ = ["BadPickle", "Call", "Global", "Persistent", "Pickled", "Table", "read_pickle", "words"]
 
 
 class BadPickle(Exception):
@@ -57,6 +57,17 @@ class Persistent:
     """A reference to something outside the pickle: for torch a storage."""
 
     id: Any
+
+
+def words(value: Any) -> str:
+    """A value of a pickle as text of bounded length: of a container only its type, for it may unfold without end."""
+    if isinstance(value, str):
+        return value
+    if value is None or isinstance(value, (bool, float)) or (isinstance(value, int) and -(1 << 63) <= value < 1 << 64):
+        return str(value)
+    if isinstance(value, Global):
+        return f"{value.module}.{value.name}"
+    return f"<{type(value).__name__}>"
 
 
 class _Mark:
@@ -122,7 +133,7 @@ class _Machine:
         raise BadPickle("a group was never opened")
 
     def name(self, module: Any, name: Any) -> None:
-        found = Global(str(module), str(name))
+        found = Global(words(module), words(name))
         self.globals.append(found)
         self.stack.append(found)
 

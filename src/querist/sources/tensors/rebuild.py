@@ -8,7 +8,7 @@ from typing import Any
 
 from querist.errors import UnsafeFile
 from querist.sources.tensors.dtypes import ITEMSIZE
-from querist.sources.tensors.opcodes import BadPickle, Call, Global, Persistent
+from querist.sources.tensors.opcodes import BadPickle, Call, Global, Persistent, words
 
 __all__ = ["Sketch", "StorageId", "refuse", "sketch", "storage_id"]
 
@@ -132,7 +132,7 @@ def storage_id(reference: Persistent) -> StorageId:
     offset = 0
     if len(parts) > 5 and isinstance(parts[5], tuple) and len(parts[5]) == 3:
         offset = _count(parts[5][1])
-    return StorageId(str(key), STORAGES[name], _count(count), offset)
+    return StorageId(words(key), STORAGES[name], _count(count), offset)
 
 
 def sketch(value: Any, depth: int = 0) -> Sketch | None:
@@ -198,7 +198,7 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
-        raise BadPickle(f"a size that is none: {str(value)[:40]}")
+        raise BadPickle(f"a size that is none: {words(value)[:40]}")
     return value
 
 

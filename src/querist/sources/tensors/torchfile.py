@@ -9,7 +9,7 @@ from typing import Any
 from querist.errors import CorruptFile, UnsupportedFormat
 from querist.sources.tensors.archive import Archive
 from querist.sources.tensors.found import Found, extent_ref
-from querist.sources.tensors.opcodes import BadPickle, Call, Pickled, Table, read_pickle
+from querist.sources.tensors.opcodes import BadPickle, Call, Pickled, Table, read_pickle, words
 from querist.sources.tensors.rebuild import Sketch, StorageId, refuse, sketch, storage_id
 from querist.sources.tensors.ref import TensorRef
 from querist.sources.tensors.storage import check_fits
@@ -131,9 +131,9 @@ def read_legacy(window: Window) -> Found:
             for part in (protocol, system, pickled, keys):
                 refuse(window.path, part.globals)
             if protocol.value != PROTOCOL:
-                raise BadPickle(f"protocol {str(protocol.value)[:20]}, where {PROTOCOL} is known")
+                raise BadPickle(f"protocol {words(protocol.value)[:20]}, where {PROTOCOL} is known")
             storages = {storage.key: storage for storage in map(storage_id, pickled.references)}
-            order = [str(key) for key in keys.value] if isinstance(keys.value, list) else []
+            order = [words(key) for key in keys.value] if isinstance(keys.value, list) else []
         except BadPickle as error:
             raise damaged(window.path, error) from None
         at = file.tell()

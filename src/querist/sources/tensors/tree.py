@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from querist.errors import CorruptFile
+from querist.sources.tensors.opcodes import words
 from querist.sources.tensors.ref import PassedOver
 
 __all__ = ["Leaf", "Tree", "flatten", "unwrapped"]
@@ -72,7 +73,7 @@ def flatten(
         before = len(tree.others)
         holds = False
         for key, value in pairs:
-            holds |= visit(value, (*path, str(key)), node)
+            holds |= visit(value, (*path, words(key)), node)
         if not holds and path:
             del tree.others[before:]
             tree.others.append((path, f"holds no tensor ({len(pairs)} entries)"))
@@ -129,6 +130,6 @@ def _plain(names: Iterable[str]) -> list[str]:
 
 
 def _kind(node: Any) -> str:
-    text = str(node) if isinstance(node, (bool, int, float)) or node is None else ""
-    name = type(node).__name__ if node is not None else ""
-    return f"{name} {text[:40]}".strip()
+    if node is None:
+        return "None"
+    return f"{type(node).__name__} {words(node)[:40]}" if isinstance(node, (bool, int, float)) else type(node).__name__
