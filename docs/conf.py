@@ -2,7 +2,7 @@
 
 project = "querist"
 author = "The querist developers"
-copyright = "The querist developers"  # noqa: A001 - Sphinx's name
+copyright = "The querist developers"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]

@@ -25,7 +25,12 @@ def pages() -> dict[str, str]:
 
 def commands() -> str:
     """Every command with the text of its --help."""
-    parts = ["# Commands", "", "Every command exits with 0 done, 1 failed, 2 bad input or usage, 3 a gate tripped, 130 interrupted.", ""]
+    parts = [
+        "# Commands",
+        "",
+        "Every command exits with 0 done, 1 failed, 2 bad input or usage, 3 a gate tripped, 130 interrupted.",
+        "",
+    ]
     for path in command_paths():
         parts += [f"## querist {' '.join(path)}", "", "```text", help_text(path), "```", ""]
     return "\n".join(parts)
@@ -70,13 +75,27 @@ def room_page(room: str) -> str:
     for name in configs.__all__:
         config = getattr(configs, name)
         if inspect.isclass(config):
-            parts += [f"### {name}", "", inspect.getdoc(config) or "", "", "| field | default | meaning |", "| --- | --- | --- |"]
+            parts += [
+                f"### {name}",
+                "",
+                inspect.getdoc(config) or "",
+                "",
+                "| field | default | meaning |",
+                "| --- | --- | --- |",
+            ]
             for field, info in config.model_fields.items():
                 parts.append(f"| `{field}` | `{info.default!r}` | {cell(info.description or '')} |")
             parts.append("")
     parts += ["## Tables", ""]
     for table in members(f"querist.{room}.tables", TableSpec):
-        parts += [f"### {table.name}", "", table.meaning, "", "| column | kind | unit | meaning |", "| --- | --- | --- | --- |"]
+        parts += [
+            f"### {table.name}",
+            "",
+            table.meaning,
+            "",
+            "| column | kind | unit | meaning |",
+            "| --- | --- | --- | --- |",
+        ]
         parts += [f"| `{c.name}` | {c.kind} | {c.unit} | {cell(c.meaning)} |" for c in table.columns]
         parts.append("")
     return "\n".join(parts)
@@ -92,7 +111,16 @@ def api() -> str:
             value = getattr(module, name)
             if name.startswith("__") or inspect.ismodule(value):
                 continue
-            parts += [f"### {name}", "", "```text", f"{name}{signature(value)}", "", inspect.getdoc(value) or "", "```", ""]
+            parts += [
+                f"### {name}",
+                "",
+                "```text",
+                f"{name}{signature(value)}",
+                "",
+                inspect.getdoc(value) or "",
+                "```",
+                "",
+            ]
     return "\n".join(parts)
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.harness import Bad, check_bad_input
 
 from querist.cli import main
 from querist.sources.datasets.matrices import sample_network, spiked
-from tests.harness import Bad, check_bad_input
 
 
 @pytest.fixture
@@ -130,7 +130,9 @@ def test_report_runs_and_data(checkpoint, tmp_path, capfd):
     assert main(["data", "list", "--json"]) == 0
     names = {row["name"]: row for row in json.loads(capfd.readouterr().out)}
     assert names["resnet20-cifar10"]["place"] == "bundled"
-    check_bad_input([Bad(["report", str(tmp_path / "nothing")], 2, ["nothing"]), Bad(["runs", str(tmp_path / "no")], 2, ["no"])])
+    check_bad_input(
+        [Bad(["report", str(tmp_path / "nothing")], 2, ["nothing"]), Bad(["runs", str(tmp_path / "no")], 2, ["no"])]
+    )
 
 
 def test_a_second_run_is_set_beside_the_first(checkpoint, tmp_path):

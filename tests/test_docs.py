@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 import pytest
-
 from docs.generate import REFERENCE, command_paths, members, pages
+
 from querist.cli import ROOMS
 from querist.results.question import Question
 from querist.results.table import TableSpec
@@ -48,7 +48,9 @@ def test_every_field_column_and_question_has_its_meaning(room):
         assert question.ask.endswith("?")
 
 
-@pytest.mark.parametrize("module_name", ["querist", "querist.statistics", "querist.errors", *[f"querist.{r}" for r in ROOMS]])
+@pytest.mark.parametrize(
+    "module_name", ["querist", "querist.statistics", "querist.errors", *[f"querist.{r}" for r in ROOMS]]
+)
 def test_every_public_name_has_a_docstring(module_name):
     module = importlib.import_module(module_name)
     bare = [name for name in module.__all__ if not name.startswith("__") and not inspect.getdoc(getattr(module, name))]
@@ -63,10 +65,14 @@ def test_the_rooms_page_explains_every_question(room):
 
 
 def test_links_between_pages_lead_somewhere():
-    pages_and_readme = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md"]
+    pages_and_readme = [
+        *(ROOT / "docs").rglob("*.md"),
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "ARCHITECTURE.md",
+    ]
     broken = []
     for page in pages_and_readme:
-        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text(encoding="utf-8")):
-            if not (page.parent / target).exists():
-                broken.append(f"{page.name}: {target}")
+        targets = re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text(encoding="utf-8"))
+        broken += [f"{page.name}: {target}" for target in targets if not (page.parent / target).exists()]
     assert broken == []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness import Bad, check_bad_input, check_page
 
 from querist.cli import main
 from querist.demo import questions
-from tests.harness import Bad, check_bad_input, check_page
 
 
 @pytest.fixture

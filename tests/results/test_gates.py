@@ -74,7 +74,7 @@ def test_a_null_never_trips_and_is_told():
     ],
 )
 def test_mistakes_are_found_before_the_work(text, kind, fragment):
-    with pytest.raises(kind, match="(?s).*") as caught:
+    with pytest.raises(kind) as caught:
         parse([text], QUESTIONS, "weights")
     assert fragment in str(caught.value)
 

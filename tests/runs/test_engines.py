@@ -243,8 +243,7 @@ print(inside, torch.get_num_threads(), told(), os.environ.get("OMP_NUM_THREADS")
 """
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(("environment", "outside"), [("3", 3), ("", None)])
+@pytest.mark.parametrize(("threads", "environment", "outside"), [(1, "3", 3), (2, "", None)])
 def test_torch_first_imported_in_the_body_has_the_units_threads(threads, environment, outside):
     from querist.runs.threads import machine_threads
 

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from tests.harness import check_study
 
 from querist.errors import BadOption, SourceNotFound, UnknownName
 from querist.results.gates import evaluate, parse
@@ -17,13 +18,34 @@ from querist.weights import Scan, scan
 from querist.weights.configs import ScanConfig
 from querist.weights.studies.scan import ScanStudy
 from querist.weights.tables import LAYERS
-from tests.harness import check_study
 
-SCALE_FREE = (
-    "alpha D n_tail alpha_hill alpha_peak stable_rank entropy rank mp_softrank n_spikes n_spikes_tw bulk_ks bulk_p spike_p "
-    "spike_p_rank shuffle_distance null_distance null_max_ratio rand_num_spikes n_erg lr_exponential lr_lognormal phase "
-    "denoised_rank denoised_energy"
-).split()
+SCALE_FREE = [
+    "alpha",
+    "D",
+    "n_tail",
+    "alpha_hill",
+    "alpha_peak",
+    "stable_rank",
+    "entropy",
+    "rank",
+    "mp_softrank",
+    "n_spikes",
+    "n_spikes_tw",
+    "bulk_ks",
+    "bulk_p",
+    "spike_p",
+    "spike_p_rank",
+    "shuffle_distance",
+    "null_distance",
+    "null_max_ratio",
+    "rand_num_spikes",
+    "n_erg",
+    "lr_exponential",
+    "lr_lognormal",
+    "phase",
+    "denoised_rank",
+    "denoised_energy",
+]
 
 
 def study() -> ScanStudy:
@@ -63,7 +85,13 @@ def test_each_status_costs_one_row_and_never_the_run():
 
 
 def test_verdicts_on_matrices_whose_answer_is_known():
-    result = scan({"noise": gaussian(120, 240), "spikes": spiked(200, 100, strengths=(3.0, 2.0)), "lost": low_rank(80, 80, rank=20)})
+    result = scan(
+        {
+            "noise": gaussian(120, 240),
+            "spikes": spiked(200, 100, strengths=(3.0, 2.0)),
+            "lost": low_rank(80, 80, rank=20),
+        }
+    )
     table = rows(result)
     assert verdicts(result, "spikes")["noise"] == "no"
     assert verdicts(result, "spikes")["spikes"] == "yes"
@@ -176,7 +204,13 @@ def test_every_option_is_heard():
     assert scan(W, precision="fast").table["rank"][0] is None
     assert scan(W, precision="fast").table["alpha"][0] == pytest.approx(base["alpha"][0], rel=1e-3)
     assert 0 <= scan(W, stability=3).table["phase_share"][0] <= 1
-    assert scan(W, replicas=5).tables["null_draws"].filter(pl.col("edge").is_not_null() & pl.col("replica").is_not_null()).height == 10
+    assert (
+        scan(W, replicas=5)
+        .tables["null_draws"]
+        .filter(pl.col("edge").is_not_null() & pl.col("replica").is_not_null())
+        .height
+        == 10
+    )
     assert scan(W, rank_replicas=39).tables["null_draws"].filter(pl.col("null") == "signflip").height == 39
     with pytest.raises(UnknownName, match="w"):
         scan(W, include=("nothing*",))
@@ -207,10 +241,22 @@ def test_gates_read_the_scan():
 
 
 def test_summary_keys_are_those_of_the_specification():
-    keys = (
-        "source format n_tensors n_analysed n_passed_over n_failed parameters layers passed_over phases mean_alpha "
-        "mean_alpha_weighted total_spikes advice"
-    ).split()
+    keys = [
+        "source",
+        "format",
+        "n_tensors",
+        "n_analysed",
+        "n_passed_over",
+        "n_failed",
+        "parameters",
+        "layers",
+        "passed_over",
+        "phases",
+        "mean_alpha",
+        "mean_alpha_weighted",
+        "total_spikes",
+        "advice",
+    ]
     summary = scan(sample_network(side=24), nulls=()).summary
     assert set(keys) <= set(summary)
     assert summary["parameters"] == sum(w.size for n, w in sample_network(side=24).items() if n.endswith("weight"))

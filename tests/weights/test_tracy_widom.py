@@ -11,7 +11,9 @@ from querist.weights.nulls._simulate import tracy_widom_one, wishart_eigenvalues
 
 
 # Quantiles: Bejan (2005), table 1; moments: Prähofer's tables as cited by Bornemann (2010).
-@pytest.mark.parametrize(("p", "x"), [(0.05, -3.1804), (0.5, -1.2686), (0.9, 0.4501), (0.95, 0.9793), (0.99, 2.0234), (0.999, 3.2724)])
+@pytest.mark.parametrize(
+    ("p", "x"), [(0.05, -3.1804), (0.5, -1.2686), (0.9, 0.4501), (0.95, 0.9793), (0.99, 2.0234), (0.999, 3.2724)]
+)
 def test_published_quantiles(p, x):
     assert tw1_quantile(p) == pytest.approx(x, abs=3e-4)
     assert tw1_cdf(x) == pytest.approx(p, abs=1e-4)

@@ -38,5 +38,3 @@ def _weights(out: Path, **options: Any) -> Iterator[str]:
 def _told(findings: Any) -> str:
     run = [finding for finding in findings if finding.subject == "run"]
     return " ".join(finding.because for finding in run) or f"{len(findings)} findings."
-
-

@@ -39,7 +39,10 @@ class StudyConfig(BaseModel):
         unknown = sorted(set(fields) - set(cls.model_fields))
         if unknown:
             raise UnknownName(
-                "No such option", value=unknown[0], allowed=near(unknown[0], cls.model_fields, 8), mend="Name one of these"
+                "No such option",
+                value=unknown[0],
+                allowed=near(unknown[0], cls.model_fields, 8),
+                mend="Name one of these",
             )
         try:
             return cls(**{**(config.model_dump() if config is not None else {}), **fields})

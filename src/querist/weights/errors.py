@@ -1,4 +1,4 @@
-"""Errors of the room, each derived from a shared one."""
+"""The room's own error classes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ __all__ = ["InvalidSpectrum"]
 
 
 class InvalidSpectrum(BadValues):
-    """Values that are no spectrum: negative, NaN, infinite or complex."""
+    """Values that are not a spectrum a fit can take: negative, NaN, infinite, complex, or all alike."""
 
     code = "invalid-spectrum"

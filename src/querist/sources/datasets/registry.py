@@ -52,10 +52,10 @@ class DataSet:
     url: str | None = None
 
 
-_RESNET_URL = (
-    "https://github.com/akamaster/pytorch_resnet_cifar10/raw/d5489e8995e81e91ce6b1d69dcc98ad579b0b153/pretrained_models/"
+_RESNET_URL = "https://github.com/akamaster/pytorch_resnet_cifar10/raw/d5489e8995e81e91ce6b1d69dcc98ad579b0b153/pretrained_models/"
+_FASHION_URL = (
+    "https://github.com/zalandoresearch/fashion-mnist/raw/b2617bb6d3ffa2e429640350f613e3291e10b141/data/fashion/"
 )
-_FASHION_URL = "https://github.com/zalandoresearch/fashion-mnist/raw/b2617bb6d3ffa2e429640350f613e3291e10b141/data/fashion/"
 
 _ALL = (
     DataSet(

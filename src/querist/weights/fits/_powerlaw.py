@@ -2,321 +2,300 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from querist.errors import BadOption
-from querist.weights.fits._discrete import DiscreteStarts, discrete_search
-from querist.weights.fits._pruned import Candidates, Starts, all_distances, exponents, search
-from querist.weights.fits._values import checked
+from querist.weights.errors import InvalidSpectrum
+from querist.weights.fits._bounded import bounded
+from querist.weights.fits._fit import Candidates, PLFit
+from querist.weights.fits._grid import grid_search
+from querist.weights.fits._ladder import Values, build, positive
+from querist.weights.fits._likelihood import alternative_names, compare_tail
+from querist.weights.fits._pruned import NEAR, Z95, Found, Pareto, Tail, distance, distances, search
+from querist.weights.fits._signs import MOST, ends_early, fingers
+from querist.weights.fits._zeta import zetas
 
-__all__ = ["PLFit", "candidates", "ccdf_fit", "density_fit", "fit_powerlaw", "hill_exponent"]
+__all__ = ["candidates", "fit_powerlaw", "hill_exponent"]
 
 Method = Literal["csn", "hill", "peak"]
-GRID = 2000
-"""Starts that are judged where a spectrum is longer than `exact_limit`."""
-WIDEN = 1.1
-FINGER_LEVEL = 1e-3
-"""The three topmost values crowd together as closely as that once in a thousand samples of the law."""
+HillForm = Literal["index", "textbook"]
+PeakRule = Literal["like-with-like", "as-published"]
 
-
-@dataclass(frozen=True, slots=True)
-class PLFit:
-    """A power law fitted to values above xmin.
-
-    alpha: density exponent, one more than that of the survival function; None where nothing can be fitted, with `reason`.
-    sigma: (alpha − 1)/√n_tail, right for independent values and too wide for eigenvalues, which repel. low, high: alpha ±
-    1.96 sigma, widened over every xmin with D <= 1.1·min D. D: Kolmogorov–Smirnov distance of the tail. near_ties: starts
-    outside the neighbourhood of the chosen one with such a D. finger: the topmost values stand apart from the law.
-    ratios: name to (statistic, p) of likelihood ratio tests, positive where the power law fits better.
-    p: bootstrap p value of the fit, None where none was asked for.
-    """
-
-    alpha: float | None
-    xmin: float | None
-    xmax: float | None
-    D: float | None
-    n_tail: int
-    sigma: float | None
-    low: float | None
-    high: float | None
-    method: str
-    xmin_search: str
-    n_dropped: int
-    near_ties: int = 0
-    finger: bool = False
-    ratios: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    p: float | None = None
-    reason: str | None = None
+EARLY = 0.01
 
 
 def fit_powerlaw(
     evals: ArrayLike,
     *,
     method: Method = "csn",
-    hill: Literal["index", "textbook"] = "index",
-    peak: Literal["like-with-like", "as-published"] = "like-with-like",
+    hill: HillForm = "index",
+    peak: PeakRule = "like-with-like",
     xmin: float | None = None,
     xmax: float | None = None,
     discrete: bool = False,
     min_tail: int = 2,
     exact_limit: int = 20_000,
     bootstrap: int = 0,
-    alternatives: Sequence[str] = (),
+    alternatives: str | Iterable[str] = (),
     seed: int = 0,
 ) -> PLFit:
-    """Fit p(x) ∝ x^−α to the tail of positive values.
+    """Fit p(x) ∝ x^−alpha to the tail of positive values [N], in any order and any unit.
 
-    method "csn": the xmin with the smallest D, exact by a pruned search up to `exact_limit` distinct values, beyond it on a
-    log-spaced grid refined around the best. "peak": the same with xmin in [.95, 1.5] times the mode of 100 log10 bins;
-    peak="as-published" compares a log10 lower bound with linear values, as the public code does. "hill": the upper half of the
-    values; hill="index" takes the values from index floor(N/2) on and counts the first one, "textbook" does not count it.
-    xmin fixes the start; xmax takes the likelihood truncated there (values above it are left out); discrete=True is the zeta
-    distribution over integers. bootstrap: number of synthetic samples for the goodness of fit (independent values: liberal
-    for rigid spectra). alternatives: of "exponential", "lognormal", "truncated", "stretched".
+    method: "csn", the xmin whose tail lies nearest to its own fit; "peak", the same with xmin within [.95, 1.5]·p, p the left
+    edge of the fullest of 100 bins of log10 x; "hill", the upper half of the values, without a search.
+    hill: "index" takes the values from index floor(N/2) on, that one counted; "textbook" the floor(N/2) largest above the next
+    one. peak: "as-published" takes log10(.95p) as the lower end, compared with the values themselves, as public code does.
+    xmin: fixed, any positive number. xmax: the law ends there; larger values are left out and counted, and the likelihood is
+    that of the truncated law. discrete: the zeta law on integers. min_tail: fewest values in a tail. exact_limit: distinct
+    values up to which every xmin is weighed; beyond it a grid of 2000, refined around the best (`xmin_search` "grid").
+    bootstrap: number of synthetic samples for p, drawn from `seed`. alternatives: of exponential, lognormal, truncated,
+    stretched; or "default" (the first two), "all".
 
-    Zeros are dropped and counted. Raises InvalidSpectrum, and BadOption for options that contradict each other.
+    Zeros are dropped and counted. Where fewer than two distinct positive values are left, or none that the options allow, alpha
+    is None and `reason` says why. Raises InvalidSpectrum for negative, NaN, infinite or complex values (index and value) and
+    for discrete values that are no integers; BadOption for options outside their range or against each other; UnknownName for
+    an alternative.
 
-    Source: Clauset, Shalizi & Newman (2009); Hill (1975); peak after AlphaPruning and TempBalance (Lu et al. 2024; Zhou et al.
-    2023), whose public code mixes logarithms and values.
+    Source: Clauset, Shalizi & Newman (2009); empirical shares are taken strictly below each distinct value, one candidate for
+    each (so ties are handled; the published earthquake fit ignores them). Among equal distances the smallest xmin is
+    taken. Hill (1975). peak: TempBalance (Zhou et al. 2023) and AlphaPruning (Lu et al. 2024), whose code mixes logarithms and
+    values.
     """
-    if min_tail < 2:
-        raise BadOption("A tail needs two values", value=min_tail, allowed="min_tail >= 2")
-    x, dropped = checked(evals)
-    if xmax is not None:
-        x = x[x <= xmax]
-    if method == "hill":
-        fit = _hill(x, hill, dropped)
-    elif method in ("csn", "peak"):
-        if discrete:
-            if method == "peak" or xmax is not None:
-                raise BadOption("Discrete data are fitted by csn without xmax", value=method, allowed="method=csn")
-            fit = _discrete(x, xmin, min_tail, dropped)
-        else:
-            fit = _continuous(x, method, peak, xmin, xmax, min_tail, exact_limit, dropped)
-    else:
-        raise BadOption("No such fit", value=method, allowed="csn, hill, peak")
-    if fit.alpha is None:
+    _check(method, hill, peak, xmin, xmax, discrete, min_tail, exact_limit, bootstrap)
+    names = alternative_names(alternatives)
+    if names and (discrete or xmax is not None):
+        raise BadOption(
+            "Other laws are compared on continuous tails without an upper bound",
+            value=f"alternatives={', '.join(names)} with {'discrete' if discrete else 'xmax'}",
+            mend="Leave one of the two out",
+        )
+    x, n_dropped = positive(evals)
+    fit = _fitted(Values(x, n_dropped), method, hill, peak, xmin, xmax, discrete, min_tail, exact_limit)
+    if fit.alpha is None or fit.xmin is None:
         return fit
-    if alternatives:
-        from querist.weights.fits._likelihood import vuong
-
-        tail = x[x >= fit.xmin]
-        fit = replace(fit, ratios={name: vuong(tail, fit.alpha, fit.xmin, name) for name in alternatives})
+    more: dict[str, Any] = {}
+    if names:
+        more["comparisons"] = compare_tail(x[x.size - fit.n_tail :], fit.alpha, fit.xmin, names)
     if bootstrap:
         from querist.weights.fits._bootstrap import bootstrap_p
 
-        fit = replace(fit, p=bootstrap_p(x, fit, bootstrap, discrete=discrete, min_tail=min_tail, seed=seed))
-    return fit
+        def refit(values: np.ndarray) -> float | None:
+            again = _fitted(Values(values, 0), method, hill, peak, xmin, xmax, discrete, min_tail, exact_limit)
+            return again.D
+
+        inside = x[: x.size - fit.n_above] if fit.n_above else x
+        more["p"] = bootstrap_p(inside, fit, refit, bootstrap, seed)
+    return dataclasses.replace(fit, **more) if more else fit
 
 
-def _none(method: str, dropped: int, n: int, reason: str) -> PLFit:
-    return PLFit(None, None, None, None, n, None, None, None, method, "none", dropped, reason=reason)
-
-
-def _continuous(
-    x: np.ndarray,
+def _check(
     method: str,
+    hill: str,
     peak: str,
     xmin: float | None,
     xmax: float | None,
+    discrete: bool,
     min_tail: int,
     exact_limit: int,
-    dropped: int,
+    bootstrap: int,
+) -> None:
+    for what, value, allowed in (
+        ("method", method, ("csn", "hill", "peak")),
+        ("hill", hill, ("index", "textbook")),
+        ("peak", peak, ("like-with-like", "as-published")),
+    ):
+        if value not in allowed:
+            raise BadOption(f"No such {what}", value=value, allowed=", ".join(allowed))
+    for what, number, least in (
+        ("min_tail", min_tail, 2),
+        ("exact_limit", exact_limit, 2),
+        ("bootstrap", bootstrap, 0),
+    ):
+        if number < least:
+            raise BadOption(f"{what} is too small", value=number, allowed=f"{least} or more")
+    for what, bound in (("xmin", xmin), ("xmax", xmax)):
+        if bound is not None and not 0 < bound < math.inf:
+            raise BadOption(f"{what} lies outside its range", value=bound, allowed="a positive number")
+    if xmin is not None and xmax is not None and xmin >= xmax:
+        raise BadOption("xmin must lie below xmax", value=f"xmin={xmin:g}, xmax={xmax:g}")
+    if method != "csn" and (xmin is not None or xmax is not None or discrete):
+        given = "xmin" if xmin is not None else "xmax" if xmax is not None else "discrete"
+        raise BadOption(f"method={method} takes no {given}", value=f"method={method}", mend="Use method=csn")
+    if discrete and xmax is not None:
+        raise BadOption(
+            "The zeta law has no upper bound here", value="discrete with xmax", mend="Leave one of the two out"
+        )
+    if discrete and xmin is not None and xmin != round(xmin):
+        raise BadOption("xmin of discrete data is an integer", value=xmin, allowed="1, 2, 3, …")
+
+
+def _fitted(
+    values: Values,
+    method: Method,
+    hill: HillForm,
+    peak: PeakRule,
+    xmin: float | None,
+    xmax: float | None,
+    discrete: bool,
+    min_tail: int,
+    exact_limit: int,
 ) -> PLFit:
-    name = method if method == "csn" else f"peak-{peak}"
-    starts = exponents(x, min_tail) if x.size else None
-    if starts is None or starts.index.size == 0:
-        return _none(name, dropped, x.size, "fewer than two distinct positive values")
-    kind, allowed = "exact", None
+    x, n_dropped = values
+    n_above = 0
+    if discrete and (x != np.round(x)).any():
+        i = int(np.flatnonzero(x != np.round(x))[0])
+        raise InvalidSpectrum("Discrete data are integers", value=f"{x[i]}", allowed="1, 2, 3, …; zeros are dropped")
+    if xmax is not None:
+        n_above = x.size - int(np.searchsorted(x, xmax, side="right"))
+        x = x[: x.size - n_above]
+    name = {"hill": f"hill-{hill}", "peak": f"peak-{peak}"}.get(method, f"{method}-discrete" if discrete else method)
+    base: dict[str, Any] = {
+        "method": name,
+        "n_values": x.size,
+        "n_dropped": n_dropped,
+        "n_above": n_above,
+        "bounded": xmax is not None,
+        "discrete": discrete,
+        "warnings": (f"{n_dropped} zero{'s were' if n_dropped > 1 else ' was'} dropped.",) if n_dropped else (),
+    }
+    ladder = build(x, xmin)
+    if ladder is None:
+        where = f" from xmin {xmin:g} on" if xmin is not None else ""
+        return _nothing(base, f"fewer than two distinct positive values{where}")
+    tail: Tail = (
+        zetas(ladder) if discrete else bounded(ladder, xmax) if xmax is not None else Pareto(ladder, ladder.slope)
+    )
+    if method == "hill":
+        return _hill(base, x, tail, hill)
+    everything = np.arange(ladder.x.size - 1)
+    allowed = everything
+    if xmin is not None:
+        allowed = allowed[:1]
     if method == "peak":
-        allowed = _near_peak(x, starts, peak)
+        allowed = _near_peak(x, ladder.x[:-1], peak)
+    if allowed.size and ladder.count[allowed[-1]] < min_tail:
+        allowed = allowed[ladder.count[allowed] >= min_tail]
+    if allowed.size == 0:
+        why = "no value lies near the peak" if method == "peak" else f"no tail holds {min_tail} values"
+        return _nothing(base, why)
+    how = "exact"
     if xmin is not None:
-        at = int(np.searchsorted(x[starts.index], xmin, side="left"))
-        if at == starts.index.size:
-            return _none(name, dropped, x.size, f"fewer than {min_tail} distinct values from xmin {xmin:g} on")
-        kind, allowed = "fixed", np.arange(starts.index.size) == at
-    elif starts.index.size > exact_limit:
-        kind, allowed = "grid", _grid(starts, allowed)
-    if allowed is not None and not allowed.any():
-        return _none(name, dropped, x.size, "no value lies near the peak")
-    best, D, where, distances = search(starts, allowed)
-    alpha, size = float(starts.alpha[best]), int(starts.size[best])
-    start = float(x[starts.index[best]])
-    if xmin is not None:
-        start = float(xmin)
-        tail = x[x >= start]
-        alpha, size = 1 + tail.size / float(np.log(tail / start).sum()), tail.size
-        D = _distance(tail, start, alpha)
-    if xmax is not None:
-        from querist.weights.fits._likelihood import truncated_exponent
+        how = "fixed"
+        margin = Z95 * tail.sigma(0)
+        slope = float(tail.slope[0])
+        found = Found(0, distance(tail, 0)[0], 1, slope - margin, slope + margin)
+    elif allowed.size > exact_limit:
+        how = "grid"
+        found, allowed = grid_search(tail, allowed)
+    else:
+        found = search(tail, allowed)
+    return _told(base, x, tail, found, how, allowed, xmax)
 
-        tail = x[x >= start]
-        alpha = truncated_exponent(tail, start, xmax)
-        D = _distance(tail, start, alpha, xmax)
-    sigma = (alpha - 1) / math.sqrt(size)
-    close = where[distances <= WIDEN * D] if kind != "fixed" and xmax is None else np.array([best])
-    spread = starts.alpha[close]
-    far = np.abs(close - best) > max(2, 0.05 * starts.index.size)
+
+def _nothing(base: dict[str, Any], reason: str) -> PLFit:
+    return PLFit(xmin_search="none", reason=reason, **base)
+
+
+def _told(
+    base: dict[str, Any], x: np.ndarray, tail: Tail, found: Found, how: str, allowed: np.ndarray, xmax: float | None
+) -> PLFit:
+    """The fit of the candidate found, with the signs that go with it."""
+    ladder, i = tail.ladder, found.index
+    slope, sigma, n_tail = float(tail.slope[i]), tail.sigma(i), int(ladder.count[i])
+    margin = Z95 * sigma
+    ambiguous = found.low < slope - margin or found.high > slope + margin
+    finger, warnings = 0, base["warnings"]
+    if not base["discrete"] and xmax is None:
+        finger = fingers(np.log(x[-min(n_tail, MOST + 1) :]), slope)
+        early = ends_early(-float(ladder.log[i]), slope, n_tail)
+        if finger:
+            warnings += (f"The {finger} largest values crowd together or stand apart from the law: a finger.",)
+        if early < EARLY:
+            warnings += (
+                f"The tail ends at {x[-1]:.4g}, where the law would go on (p {early:.1g}): an upper bound (xmax) or another "
+                f"law fits better.",
+            )
+    if ambiguous:
+        warnings += (
+            f"Other xmins fit about as well (D within {found.D * NEAR:.3g}), with exponents from {found.low + 1:.3g} to "
+            f"{found.high + 1:.3g}.",
+        )
     return PLFit(
-        alpha=alpha,
-        xmin=start,
-        xmax=float(x[-1]),
-        D=D,
-        n_tail=size,
+        alpha=slope + 1,
+        xmin=float(ladder.x[i]),
+        xmax=float(x[-1]) if xmax is None else float(xmax),
+        D=found.D,
+        n_tail=n_tail,
         sigma=sigma,
-        low=min(alpha - 1.96 * sigma, float(spread.min()) if spread.size else alpha),
-        high=max(alpha + 1.96 * sigma, float(spread.max()) if spread.size else alpha),
-        method=name,
-        xmin_search=kind,
-        n_dropped=dropped,
-        near_ties=int(far.sum()),
-        finger=_finger(x[x >= start], start, alpha),
+        low=found.low + 1,
+        high=found.high + 1,
+        xmin_search=how,
+        ties=found.ties,
+        ambiguous=ambiguous,
+        finger=finger,
+        tail=tail,
+        allowed=allowed,
+        **(base | {"warnings": warnings}),
     )
 
 
-def _distance(tail: np.ndarray, xmin: float, alpha: float, xmax: float | None = None) -> float:
-    model = 1 - (tail / xmin) ** (1 - alpha)
-    if xmax is not None:
-        model = model / (1 - (xmax / xmin) ** (1 - alpha))
-    return float(np.abs(model - np.searchsorted(tail, tail, side="left") / tail.size).max())
+def _near_peak(x: np.ndarray, values: np.ndarray, rule: PeakRule) -> np.ndarray:
+    counts, edges = np.histogram(np.log10(x), bins=100)
+    mode = float(10 ** edges[int(counts.argmax())])
+    low = 0.95 * mode if rule == "like-with-like" else math.log10(0.95 * mode)
+    return np.flatnonzero((values >= low) & (values <= 1.5 * mode))
 
 
-def _finger(tail: np.ndarray, xmin: float, alpha: float) -> bool:
-    """Whether the three topmost values crowd together, where the law would spread them out.
+def hill_exponent(x: Float[np.ndarray, "N"], form: HillForm = "index") -> tuple[float | None, int, int]:
+    """Hill's exponent over the upper half of ascending positive values, the index of its xmin, and the tail's size.
 
-    Times α − 1, the logarithms' spacing from the largest to the third is E₁ + E₂/2 with standard exponentials (Rényi), and
-    P(E₁ + E₂/2 < s) < s².
+    alpha is None where the upper half is one value. Form "index": 1 + m/Σ ln(x_j/x_i) over j >= i = floor(N/2), m = N − i, x_i
+    counted; "textbook": 1 + k/Σ over the k = floor(N/2) largest of ln(x/x_(N−k)), the reference not counted.
     """
-    return tail.size >= 20 and float(np.log(tail[-1] / tail[-3])) * (alpha - 1) < math.sqrt(FINGER_LEVEL)
+    n = x.size
+    start, size = (n // 2, n - n // 2) if form == "index" else (n - n // 2 - 1, n // 2)
+    if size < 1 or not x[-1] > x[start]:
+        return None, start, size
+    total = float(np.log(x[start:]).sum()) - (n - start) * math.log(x[start])
+    if x[-1] < 2 * x[start]:  # close values: the difference of sums would cancel
+        total = float(np.log1p((x[start:] - x[start]) / x[start]).sum())
+    return 1 + size / total, start, size
 
 
-def _near_peak(x: np.ndarray, starts: Starts, peak: str) -> np.ndarray:
-    logs = np.log10(x)
-    counts, edges = np.histogram(logs, bins=100)
-    mode = 10 ** edges[int(np.argmax(counts))]
-    values = x[starts.index]
-    if peak == "like-with-like":
-        return (values >= 0.95 * mode) & (values <= 1.5 * mode)
-    if peak == "as-published":
-        return (values >= math.log10(0.95 * mode)) & (values <= 1.5 * mode)
-    raise BadOption("No such peak rule", value=peak, allowed="like-with-like, as-published")
-
-
-def _grid(starts: Starts, allowed: np.ndarray | None) -> np.ndarray:
-    """A log-spaced grid of starts in tail size, and all starts around the best of them."""
-    chosen = np.zeros(starts.index.size, dtype=bool)
-    targets = np.geomspace(starts.size[-1], starts.size[0], GRID)
-    chosen[np.unique(np.clip(np.searchsorted(-starts.size, -targets), 0, starts.index.size - 1))] = True
-    if allowed is not None:
-        chosen &= allowed
-    if not chosen.any():
-        return chosen
-    best = search(starts, chosen)[0]
-    on = np.flatnonzero(chosen)
-    at = int(np.searchsorted(on, best))
-    low, high = on[max(at - 1, 0)], on[min(at + 1, on.size - 1)]
-    near = np.unique(np.linspace(low, high, GRID // 4).astype(int))
-    chosen[near] = True
-    return chosen if allowed is None else chosen & allowed
-
-
-def hill_exponent(x: Float[np.ndarray, "n"], form: str = "index") -> tuple[float | None, int, int]:
-    """Hill's exponent over the upper half of ascending positive values, the index of its start, and the tail's size."""
-    start = x.size // 2
-    tail = x[start:]
-    if form == "textbook":
-        tail = tail[1:]
-    elif form != "index":
-        raise BadOption("No such Hill form", value=form, allowed="index, textbook")
-    total = float(np.log(tail / x[start]).sum()) if tail.size else 0.0
-    return (1 + tail.size / total if total > 0 else None), start, tail.size
-
-
-def _hill(x: np.ndarray, form: str, dropped: int) -> PLFit:
-    alpha, start, size = hill_exponent(x, form) if x.size > 1 else (None, 0, 0)
+def _hill(base: dict[str, Any], x: np.ndarray, tail: Tail, form: HillForm) -> PLFit:
+    alpha, start, n_tail = hill_exponent(x, form)
     if alpha is None:
-        return _none(f"hill-{form}", dropped, x.size, "fewer than two distinct positive values in the upper half")
-    sigma = (alpha - 1) / math.sqrt(size)
-    tail = x[start:]
-    D = _distance(tail, float(x[start]), alpha)
-    low, high = alpha - 1.96 * sigma, alpha + 1.96 * sigma
-    return PLFit(
-        alpha,
-        float(x[start]),
-        float(x[-1]),
-        D,
-        size,
-        sigma,
-        low,
-        high,
-        f"hill-{form}",
-        "fixed",
-        dropped,
-        finger=_finger(tail, float(x[start]), alpha),
+        return _nothing(base, "fewer than two distinct positive values in the upper half")
+    ladder = build(x[start + (form == "textbook") :], float(x[start]))
+    assert ladder is not None  # x[-1] > x[start]
+    law = Pareto(ladder, np.array([alpha - 1] * (ladder.x.size - 1)))
+    D, sigma = distance(law, 0)[0], (alpha - 1) / math.sqrt(n_tail)
+    found = Found(0, D, 1, alpha - 1 - Z95 * sigma, alpha - 1 + Z95 * sigma)
+    fit = _told(base, x, law, found, "fixed", np.arange(1), None)
+    return dataclasses.replace(fit, n_tail=n_tail, sigma=sigma, tail=tail, allowed=np.arange(tail.ladder.x.size - 1))
+
+
+def candidates(
+    evals: ArrayLike, *, discrete: bool = False, xmax: float | None = None, min_tail: int = 2, limit: int = 200
+) -> Candidates:
+    """The D curve at no more than `limit` xmins, evenly spaced in the logarithm of the tail's size, each computed in full.
+
+    Empty where nothing can be fitted. Raises as `fit_powerlaw`. `fit.candidates` is the whole curve.
+    """
+    fit = fit_powerlaw(evals, discrete=discrete, xmax=xmax, min_tail=min_tail)
+    if fit.tail is None or fit.allowed is None:
+        return fit.candidates
+    count, kept = fit.tail.ladder.count, fit.allowed
+    if kept.size > limit:
+        sizes = np.geomspace(count[kept[0]], count[kept[-1]], limit)
+        kept = kept[np.unique(np.minimum(np.searchsorted(-count[kept], -sizes), kept.size - 1))]
+    return Candidates(
+        fit.tail.ladder.x[kept], fit.tail.slope[kept] + 1, distances(fit.tail, kept), count[kept].astype(np.int64)
     )
-
-
-def _discrete(x: np.ndarray, xmin: float | None, min_tail: int, dropped: int) -> PLFit:
-    if (x != np.round(x)).any():
-        bad = float(x[x != np.round(x)][0])
-        raise BadOption("Discrete data are integers", value=bad, allowed="whole numbers from 1 on")
-    found: DiscreteStarts | None = discrete_search(x, xmin, min_tail)
-    if found is None:
-        return _none("csn-discrete", dropped, x.size, "fewer than two distinct values")
-    best = int(np.argmin(found.D))
-    alpha, size, D = float(found.alpha[best]), int(found.size[best]), float(found.D[best])
-    sigma = float(found.sigma[best])
-    close = found.alpha[found.D <= WIDEN * D]
-    return PLFit(
-        alpha=alpha,
-        xmin=float(found.xmin[best]),
-        xmax=float(x[-1]),
-        D=D,
-        n_tail=size,
-        sigma=sigma,
-        low=min(alpha - 1.96 * sigma, float(close.min())),
-        high=max(alpha + 1.96 * sigma, float(close.max())),
-        method="csn-discrete",
-        xmin_search="fixed" if xmin is not None else "exact",
-        n_dropped=dropped,
-        near_ties=int(close.size - 1),
-    )
-
-
-def candidates(evals: ArrayLike, *, discrete: bool = False, min_tail: int = 2, limit: int = 200) -> Candidates:
-    """The D curve: xmin, α, D and tail size of at most `limit` starts, log-spaced in tail size, each judged in full."""
-    x, _ = checked(evals)
-    if discrete:
-        found = discrete_search(x, None, min_tail)
-        if found is None:
-            return Candidates(*(np.empty(0) for _ in range(4)))
-        return Candidates(found.xmin, found.alpha, found.D, found.size)
-    starts = exponents(x, min_tail) if x.size else None
-    if starts is None or starts.index.size == 0:
-        return Candidates(*(np.empty(0) for _ in range(4)))
-    count = starts.index.size
-    at = np.arange(count) if count <= limit else np.unique(count - np.geomspace(1, count, limit).astype(int))
-    return Candidates(x[starts.index[at]], starts.alpha[at], all_distances(starts, at), starts.size[at])
-
-
-def density_fit(fit: PLFit, x: ArrayLike) -> Float[np.ndarray, "..."]:
-    """Density of the fitted law; NaN below xmin, where nothing was fitted."""
-    x = np.asarray(x, dtype=float)
-    if fit.alpha is None or fit.xmin is None:
-        return np.full(x.shape, np.nan)
-    return np.where(x >= fit.xmin, (fit.alpha - 1) / fit.xmin * (x / fit.xmin) ** -fit.alpha, np.nan)
-
-
-def ccdf_fit(fit: PLFit, x: ArrayLike) -> Float[np.ndarray, "..."]:
-    """Survival function of the fitted law; NaN below xmin."""
-    x = np.asarray(x, dtype=float)
-    if fit.alpha is None or fit.xmin is None:
-        return np.full(x.shape, np.nan)
-    return np.where(x >= fit.xmin, (x / fit.xmin) ** (1 - fit.alpha), np.nan)

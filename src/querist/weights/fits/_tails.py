@@ -1,96 +1,136 @@
-"""Tail estimators that need no search for xmin: Hill, Pickands, moments, and the choice of k by double bootstrap."""
+"""Tail indices that fit no xmin by distance: the Hill, Pickands and moment curves over the number of top values."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from querist.errors import TooFewRows
-from querist.statistics import stream
-from querist.weights.fits._values import checked
+from querist.weights.fits._ladder import positive
 
-__all__ = ["double_bootstrap_k", "hill_curve", "moments_estimator", "pickands"]
+__all__ = ["TailCurve", "hill_curve", "moments_estimator", "pickands"]
 
 
-def hill_curve(evals: ArrayLike) -> tuple[np.ndarray, Float[np.ndarray, "k"]]:
-    """(k, density exponent) for every k from 1 to n − 1: 1 + k/Σ_{i≤k} ln(x_{n−i+1}/x_{n−k}); infinite while the top is tied.
+@dataclass(frozen=True, eq=False)
+class TailCurve:
+    """One estimate of the extreme value index for every number k of top values.
 
-    Source: Hill (1975), textbook form.
+    index: γ; a density exponent exists where it is positive, alpha = 1 + 1/γ, and is NaN elsewhere (γ = 0 is an exponential
+    tail, γ < 0 one that ends). se: asymptotic standard error of γ for independent values. xmin: the value that the k lie above.
+    low, high: alpha at γ ± 1.96 se; high is infinite, or NaN, where the interval reaches 0.
     """
-    x, _ = checked(evals)
-    logs = np.log(x[::-1])
+
+    k: np.ndarray
+    index: Float[np.ndarray, "k"]
+    se: Float[np.ndarray, "k"]
+    xmin: Float[np.ndarray, "k"]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """k, then alpha: `k, alpha = hill_curve(evals)`."""
+        return iter((self.k, self.alpha))
+
+    @property
+    def alpha(self) -> Float[np.ndarray, "k"]:
+        """1 + 1/γ where γ > 0."""
+        return _exponent(self.index)
+
+    @property
+    def low(self) -> Float[np.ndarray, "k"]:
+        """alpha at γ + 1.96 se."""
+        return _exponent(self.index + 1.96 * self.se)
+
+    @property
+    def high(self) -> Float[np.ndarray, "k"]:
+        """alpha at γ − 1.96 se."""
+        return _exponent(self.index - 1.96 * self.se)
+
+    def at(self, k: int) -> tuple[float, float]:
+        """(γ, its standard error) at this k; raises TooFewRows where the curve does not have it."""
+        place = int(np.searchsorted(self.k, k))
+        if place == self.k.size or self.k[place] != k:
+            known = f"{self.k[0]} to {self.k[-1]}" if self.k.size else "none"
+            raise TooFewRows("The tail curve has no such k", value=k, allowed=known)
+        return float(self.index[place]), float(self.se[place])
+
+
+def _exponent(index: np.ndarray) -> np.ndarray:
+    return np.where(index > 0, 1 + 1 / np.where(index > 0, index, 1.0), np.nan)
+
+
+def hill_curve(evals: ArrayLike) -> TailCurve:
+    """Hill's estimate for k = 1 … N − 1: γ = mean of ln(x_i/x_(N−k)) over the k largest, se γ/√k; 0 while the top is tied.
+
+    Zeros are dropped. Raises InvalidSpectrum, and TooFewRows below two positive values. Source: Hill (1975), textbook form.
+    """
+    x = _enough(evals, 2)
+    top = np.log(x[::-1] / x[-1])
     k = np.arange(1, x.size)
-    above = np.cumsum(logs)[:-1] - k * logs[1:]
-    with np.errstate(divide="ignore"):
-        return k, 1 + k / np.maximum(above, 0.0)
+    # Sums of gaps, all of one sign: Σ_{i<=k} (y_i − y_{k+1}) = Σ_{j<=k} j·(y_j − y_{j+1}).
+    index = np.cumsum(k * (top[:-1] - top[1:])) / k
+    return TailCurve(k, index, index / np.sqrt(k), x[-2::-1].copy())
 
 
-def pickands(evals: ArrayLike, k: int | None = None) -> float:
-    """Extreme value index γ from the order statistics k, 2k and 4k from the top; a power law has density exponent 1 + 1/γ.
+def pickands(evals: ArrayLike) -> TailCurve:
+    """Pickands' estimate for k = 1 … floor(N/4): γ = log2 of (x_(k) − x_(2k))/(x_(2k) − x_(4k)), values counted from the top.
 
-    k defaults to n/16. Raises TooFewRows below 4k values. Source: Pickands (1975).
+    It is right for every sign of γ, and far noisier than Hill's. NaN where ties make a difference 0. Zeros are dropped.
+    Raises InvalidSpectrum, and TooFewRows below four positive values.
+
+    Source: Pickands (1975); standard error by Dekkers & de Haan (1989).
     """
-    x, _ = checked(evals)
-    k = k or max(1, x.size // 16)
-    if x.size < 4 * k:
-        raise TooFewRows("Too few values for Pickands' estimator", value=x.size, allowed=f"at least {4 * k}")
+    x = _enough(evals, 4)
     top = x[::-1]
+    k = np.arange(1, x.size // 4 + 1)
     upper, lower = top[k - 1] - top[2 * k - 1], top[2 * k - 1] - top[4 * k - 1]
-    return math.log(upper / lower) / math.log(2) if upper > 0 and lower > 0 else math.nan
+    fine = (upper > 0) & (lower > 0)
+    index = np.full(k.size, np.nan)
+    index[fine] = np.log2(upper[fine] / lower[fine])
+    power = np.exp2(index)
+    near = np.abs(index) < 1e-9
+    ratio = np.where(near, 1 / math.log(2), np.where(near, 1.0, index) / np.where(near, 1.0, power - 1))
+    se = ratio * np.sqrt(2 * power**2 + 1) / (2 * math.log(2)) / np.sqrt(k)
+    return TailCurve(k, index, se, top[4 * k - 1].copy())
 
 
-def moments_estimator(evals: ArrayLike, k: int | None = None) -> float:
-    """Extreme value index γ by the moments of the k topmost log spacings; k defaults to n/10.
+def moments_estimator(evals: ArrayLike) -> TailCurve:
+    """The moment estimate for k = 2 … N − 1: γ = M₁ + 1 − ½/(1 − M₁²/M₂), M_r the mean of ln^r(x_i/x_(N−k)) over the k largest.
 
-    Raises TooFewRows below k + 1 values. Source: Dekkers, Einmahl & de Haan (1989).
+    Right for every sign of γ. NaN where the top is tied. Zeros are dropped. Raises InvalidSpectrum, and TooFewRows below three
+    positive values.
+
+    Source: Dekkers, Einmahl & de Haan (1989), with their asymptotic variance.
     """
-    x, _ = checked(evals)
-    k = k or max(2, x.size // 10)
-    if x.size <= k:
-        raise TooFewRows("Too few values for the moments estimator", value=x.size, allowed=f"more than {k}")
-    spacings = np.log(x[-k:] / x[-k - 1])
-    first, second = float(spacings.mean()), float((spacings**2).mean())
-    if second <= 0 or second == first**2:
-        return math.nan
-    return first + 1 - 0.5 / (1 - first**2 / second)
+    x = _enough(evals, 3)
+    k = np.arange(1, x.size)
+    first, second = log_moments(np.log(x[::-1] / x[-1]))
+    k, first, second = k[1:], first[1:], second[1:]
+    spread = second - first**2
+    fine = spread > 1e-14 * second
+    index = np.full(k.size, np.nan)
+    index[fine] = first[fine] + 1 - 0.5 * second[fine] / spread[fine]
+    g = np.minimum(index, 0)
+    negative = (1 - g) ** 2 * (1 - 2 * g)
+    negative *= 4 - 8 * (1 - 2 * g) / (1 - 3 * g) + (5 - 11 * g) * (1 - 2 * g) / ((1 - 3 * g) * (1 - 4 * g))
+    se = np.sqrt(np.where(index >= 0, 1 + index**2, negative) / k)
+    return TailCurve(k, index, se, x[-3::-1].copy())
 
 
-def double_bootstrap_k(evals: ArrayLike, *, samples: int = 200, seed: int = 0) -> tuple[int, float]:
-    """(k, density exponent) with k chosen to minimise the asymptotic error of Hill's estimator.
-
-    Two rounds of resampling at sizes n₁ = n^.9 and n₁²/n estimate where the mean of (M₂ − 2M₁²)² is smallest, M₁ and M₂
-    the first two moments of log spacings. Raises TooFewRows below 50 values.
-
-    Source: Danielsson, de Haan, Peng & de Vries (2001).
-    """
-    x, _ = checked(evals)
-    n = x.size
-    if n < 50:
-        raise TooFewRows("Too few values for a double bootstrap", value=n, allowed="at least 50")
-    first = round(n**0.9)
-    second = round(first**2 / n)
-    k1 = _best_k(x, first, samples, seed, "first")
-    k2 = _best_k(x, second, samples, seed, "second")
-    rho = math.log(k1) / (2 * math.log(first) - 2 * math.log(k1)) if k1 < first else 1.0
-    power = 2 * (math.log(first) - math.log(k1)) / math.log(first)
-    k = round(k1**2 / k2 * ((math.log(k1) ** 2) / max((2 * math.log(first) - math.log(k1)) ** 2, 1e-12)) ** (power / 2))
-    k = min(max(2, k), n - 1) if rho > 0 else max(2, n // 10)
-    return k, float(hill_curve(x)[1][k - 1])
+def log_moments(top: Float[np.ndarray, "... N"]) -> tuple[np.ndarray, np.ndarray]:
+    """M₁ and M₂ for k = 1 … N − 1 of descending log values, along the last axis."""
+    k = np.arange(1, top.shape[-1])
+    base = top[..., 1:]
+    mean = np.cumsum(top, axis=-1)[..., :-1] / k
+    square = np.cumsum(top * top, axis=-1)[..., :-1] / k
+    return mean - base, np.maximum(square - 2 * base * mean + base * base, 0.0)
 
 
-def _best_k(x: np.ndarray, size: int, samples: int, seed: int, round_name: str) -> int:
-    rng = stream(seed, "double bootstrap", round_name)
-    k = np.arange(1, size)
-    total = np.zeros(size - 1)
-    for _ in range(samples):
-        logs = np.sort(np.log(rng.choice(x, size)))[::-1]
-        sums, squares = np.cumsum(logs)[:-1], np.cumsum(logs**2)[:-1]
-        base = logs[1:]
-        m1 = sums / k - base
-        m2 = squares / k - 2 * base * sums / k + base**2
-        total += (m2 - 2 * m1**2) ** 2
-    low, high = max(2, round(0.01 * size)), max(3, round(0.6 * size))
-    return int(k[low:high][np.argmin(total[low:high])])
+def _enough(evals: ArrayLike, least: int) -> np.ndarray:
+    x, _ = positive(evals)
+    if x.size < least:
+        raise TooFewRows("Too few positive values for this tail index", value=x.size, allowed=f"{least} or more")
+    return x

@@ -47,10 +47,8 @@ def _grid(q: float) -> tuple[np.ndarray, np.ndarray]:
     root = math.sqrt(q)
     # 1 + q − 2√q cos t without cancellation near t = 0, where x is (1−√q)².
     x = (1 - root) ** 2 + 4 * root * np.sin(t / 2) ** 2
-    if q == 1.0:
-        slope = (2 / np.pi) * np.cos(t / 2) ** 2  # sin²t / (4 sin²(t/2)) = cos²(t/2): the limit at t = 0 is 2/π
-    else:
-        slope = (2 / np.pi) * np.sin(t) ** 2 / x
+    # sin²t/x is 4·cos²(t/2)·sin²(t/2)/x, and at q = 1 simply cos²(t/2), also where x is 0.
+    slope = (2 / np.pi) * (np.cos(t / 2) ** 2 if q == 1.0 else np.sin(t) ** 2 / x)
     cumulative = np.concatenate([[0.0], np.cumsum((slope[1:] + slope[:-1]) / 2) * (t[1] - t[0])])
     return x, cumulative / cumulative[-1]
 

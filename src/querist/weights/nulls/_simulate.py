@@ -41,7 +41,7 @@ def wishart_eigenvalues(N: int, M: int, rng: np.random.Generator) -> np.ndarray:
 
     main = np.sqrt(rng.chisquare(np.arange(M, M - N, -1)))
     side = np.sqrt(rng.chisquare(np.arange(N - 1, 0, -1)))
-    return eigvalsh_tridiagonal(main**2 + np.concatenate([[0.0], side**2]), main[:-1] * side)
+    return np.asarray(eigvalsh_tridiagonal(main**2 + np.concatenate([[0.0], side**2]), main[:-1] * side))
 
 
 def bulk_table(seed: int = 0) -> np.ndarray:

@@ -83,9 +83,7 @@ def gram(tall: Float[Tensor, "b m n"], divisor: float = 1.0) -> Float[Tensor, "b
     return out
 
 
-def cross_gram(
-    blocks: Callable[[], Iterator[Tensor]], n: int, divisor: float = 1.0
-) -> Float[Tensor, "n n"]:
+def cross_gram(blocks: Callable[[], Iterator[Tensor]], n: int, divisor: float = 1.0) -> Float[Tensor, "n n"]:
     """W·Wᴴ of a wide matrix that is handed out in row blocks: pairs of blocks, the earlier one of each pair read again.
 
     Two blocks are held at a time, so that memory stays bounded; a matrix of k blocks is read (k + 3)/2 times.

@@ -83,10 +83,10 @@ def parts_of(ref: TensorRef, kind: Kind, siblings: Mapping[str, TensorRef]) -> t
         names = ref.hints.get("gate_order") or (_GRU if gates == 3 else _PARTS.get(gates, tuple(range(gates))))
         return _cut(tuple((f"gate_{name}", rows // gates) for name in names))
     fused = _FUSED.search(ref.name) and len(ref.shape) == 2
-    if (fused or ref.hints.get("role") == "in_proj") and rows % 3 == 0:
-        # Thirds only where they are square or the input divides them: 3·D x D, also 3·D stored as D x 3·D is not this.
-        if rows == 3 * ref.shape[1] or ref.hints.get("role") == "in_proj":
-            return _cut(tuple((name, rows // 3) for name in _PARTS[3]))
+    known = ref.hints.get("role") == "in_proj"
+    # By name alone only 3·D x D is cut: other shapes can hold queries, keys and values of different sizes.
+    if (known and rows % 3 == 0) or (fused and rows == 3 * ref.shape[1]):
+        return _cut(tuple((name, rows // 3) for name in _PARTS[3]))
     return ()
 
 

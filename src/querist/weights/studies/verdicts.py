@@ -183,7 +183,10 @@ def _heavy_tail(row: Row, bulk: Finding) -> Finding:
         because = f"{told}. Fewer than {SHORT_TAIL} eigenvalues do not tell a power law from other tails."
         return _finding(row, ask.HEAVY_TAIL, "cannot say", because, alpha, **numbers)
     if row["phase"] == "heavy-tailed" and row["phase_decided"]:
-        because = f"{told}, an exponential fits worse and a lognormal not better. The interval takes eigenvalues as independent; they repel, so it is wide."
+        because = (
+            f"{told}, an exponential fits worse and a lognormal not better. The interval takes eigenvalues as independent; "
+            "they repel each other, so it is wide."
+        )
         return _finding(row, ask.HEAVY_TAIL, "yes", because, alpha, **numbers)
     reason = _tail_reason(row)
     return _finding(row, ask.HEAVY_TAIL, "cannot say", f"{told}. {reason}", alpha, **numbers)
