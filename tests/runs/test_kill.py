@@ -101,7 +101,7 @@ def test_killed_at_random_instants_again_and_again_it_ends_with_the_same_tables(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("engine", ["serial", "local:2"])
-def test_interrupted_it_says_so_and_goes_on(tmp_path, engine, number):
+def test_interrupted_it_says_so_and_goes_on(tmp_path, engine, number, capfd):
     hold = tmp_path / "trouble"
     hold.mkdir()
     config = SmallConfig(blocks=3, side=8, trouble=str(hold))
@@ -113,6 +113,7 @@ def test_interrupted_it_says_so_and_goes_on(tmp_path, engine, number):
     asking.signal(number, group=number == signal.SIGINT)
     assert asking.end(20) == 130
     assert gone(children), "workers outlived the interruption"
+    assert capfd.readouterr().err == ""
     assert header(folder)["status"] == "interrupted"
     assert len(entries(folder)) == 2
     assert sorted(path.name for path in (folder / "units").iterdir()) == ["make"]

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["asset", "draw", "fill", "render", "reproduce", "specification"]
 
-FINDING_ROWS = 2500
-"""Findings that a page spells out, about 800 bytes each; the others are counted and lie in findings.parquet."""
+FINDING_ROWS = 2000
+"""Findings that a page spells out, about 1000 bytes each; the others are counted and lie in findings.parquet."""
 LISTED = 300
 """Entries of a list (passed over, warnings, inputs) that a page spells out."""
 POSITIONAL = ("source", "base", "tuned", "model", "models", "data", "table", "run")
@@ -38,7 +38,7 @@ def render(document: Document, *, reload: int | None = None) -> str:
     heavy are left out, each told with the file that holds it. Raises InvariantBroken where the layout names a table or
     figure that the document does not have, or where words alone exceed the budget.
     """
-    room = PAGE_BYTES - len(_plotly()) - TABLE_BYTES - 400_000
+    room = PAGE_BYTES - len(_plotly()) - TABLE_BYTES - 250_000
     over = 0
     for _ in range(4):
         page = draw("page.html", _scripts(document), **_view(document, room), reload=reload)
@@ -159,7 +159,8 @@ def _view(document: Document, room: int) -> dict[str, Any]:
             for row in group.rows:
                 where.setdefault(row.finding.question, f"s{position + 1}")
         view.append({"id": f"s{position + 1}", "section": section, "groups": cut})
-    spent = sum(800 for one in view for group in one["groups"] for _ in group["rows"])
+    spelled = (row.finding for one in view for group in one["groups"] for row in group["rows"])
+    spent = sum(880 + len(finding.because) + len(finding.subject) for finding in spelled)
     kept, heavy = fit_figures(names, document.figures, room - spent)
     return {
         "document": document,

@@ -159,16 +159,14 @@ def parse(text: str) -> Address:
     if _exists(text):
         return Address("file", _plain(text))
     scheme, rest = "", text
-    if match := _SCHEME.fullmatch(text):
-        if match[1] in SCHEMES:
-            scheme, rest = match[1], match[2]
-        elif python := _PYTHON.fullmatch(text):
-            if "." not in match[1] and difflib.get_close_matches(match[1].lower(), SCHEMES, 1, 0.8):
-                raise _unknown_scheme(match[1], text)
-            options = _options(python[3] or "", "&", text)
-            return Address("python", python[1], options=options, factory=python[2], weights=python[4] or "")
-        elif not re.search(r"[/.?#]", match[1]):
-            raise _unknown_scheme(match[1], text)
+    match, python = _SCHEME.fullmatch(text), _PYTHON.fullmatch(text)
+    if match and match[1] in SCHEMES:
+        scheme, rest = match[1], match[2]
+    elif python and not difflib.get_close_matches(python[1].lower(), SCHEMES, 1, 0.8):
+        options = _options(python[3] or "", "&", text)
+        return Address("python", python[1], options=options, factory=python[2], weights=python[4] or "")
+    elif match:
+        raise _unknown_scheme(match[1], text)
     rest, hash_, fragment = rest.partition("#")
     path, mark, query = rest.partition("?")
     if not path:

@@ -22,7 +22,9 @@ def rank_p(observed: float, null: ArrayLike, side: Literal["greater", "less", "t
     """
     draws = np.asarray(null, dtype=float).ravel()
     if not np.isfinite(observed) or not np.isfinite(draws).all():
-        raise NonFinite("A rank needs finite values", value=observed if not np.isfinite(observed) else "a draw of the null")
+        raise NonFinite(
+            "A rank needs finite values", value=observed if not np.isfinite(observed) else "a draw of the null"
+        )
     if draws.size == 0:
         raise BadOption("A rank needs at least one draw of the null", value=0, allowed="one or more")
     greater = (1 + np.count_nonzero(draws >= observed)) / (1 + draws.size)

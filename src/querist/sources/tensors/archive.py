@@ -64,6 +64,11 @@ class Archive:
     def __init__(self, window: Window):
         self.window = window
         self.members: dict[str, Member] = {}
+        # Python's reader takes any end record in the last 64 KiB, and so the archive inside an archive that is cut off.
+        tail = window.read(max(0, window.size - 65557), min(window.size, 65557))
+        at = tail.rfind(b"PK\5\6")
+        if at < 0 or at + 22 > len(tail) or at + 22 + int.from_bytes(tail[at + 20 : at + 22], "little") != len(tail):
+            raise _cut(window)
         try:
             with window.open() as file, zipfile.ZipFile(file) as packed:
                 for info in packed.infolist():
@@ -82,6 +87,8 @@ class Archive:
             raise
         except _FAULTS:
             raise _cut(window) from None
+        if self.members and all(member.header for member in self.members.values()):
+            raise _cut(window)
         root = {name.partition("/")[0] for name in self.members}
         one = len(root) == 1 and all("/" in name for name in self.members)
         self.prefix = root.pop() + "/" if one else ""

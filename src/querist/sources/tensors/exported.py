@@ -194,6 +194,8 @@ def _operator(operator: str, given: dict[str, Any], role: str) -> dict[str, Any]
     if operator == "convolution" or operator.startswith(("conv1d", "conv2d", "conv3d", "conv_transpose")):
         transposed = "transpose" in operator or given.get("transposed", {}).get("as_bool") is True
         groups = given.get("groups", {}).get("as_int", 1)
+        if type(groups) is not int or groups < 1:
+            groups = 1
         stride = given.get("stride", {}).get("as_ints")
         axes = operator[-2] if operator[-1] == "d" else str(len(stride)) if stride else "2"
         return {"kind": f"conv{axes}d", "role": role, "groups": groups, "transposed": transposed}

@@ -8,6 +8,7 @@ not used at all, because its memo allocates whatever index a file asks for; `pic
 from __future__ import annotations
 
 import pickletools
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -93,10 +94,12 @@ def read_pickle(file: BinaryIO) -> Pickled:
     """
     machine = _Machine()
     try:
-        for opcode, argument, _ in pickletools.genops(file):
-            if opcode.name == "STOP":
-                return Pickled(machine.pop(), machine.globals, machine.references)
-            machine.step(opcode.name, argument)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # odd escapes in a damaged text
+            for opcode, argument, _ in pickletools.genops(file):
+                if opcode.name == "STOP":
+                    return Pickled(machine.pop(), machine.globals, machine.references)
+                machine.step(opcode.name, argument)
     except BadPickle:
         raise
     except (ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, UnicodeError, EOFError) as error:

@@ -18,7 +18,7 @@ from querist.sources.tensors.onnx import looks_like_onnx, read_onnx
 from querist.sources.tensors.ref import TensorSource
 from querist.sources.tensors.safetensor import is_safetensors, read_safetensors
 from querist.sources.tensors.select import Selection
-from querist.sources.tensors.torchfile import read_legacy, read_zip
+from querist.sources.tensors.torchfile import check_storages, read_legacy, read_zip
 from querist.sources.tensors.torchscript import is_torchscript, read_torchscript
 from querist.sources.tensors.window import Window
 
@@ -103,14 +103,19 @@ def _file(path: Path) -> Found:
     if not head:
         raise CorruptFile("The file is empty: expected weights, found 0 bytes", value=str(path))
     if head[:4] == b"PK\x03\x04" or head[:4] == b"PK\x05\x06":
-        return _archive(Archive(window))
+        try:
+            archive = Archive(window)
+        except CorruptFile:
+            check_storages(window)
+            raise
+        return _archive(archive)
     if head[:4] == gguf.MAGIC:
         return gguf.read_gguf(window)
     if head[:6] == arrays.MAGIC:
         return arrays.read_npy(window)
     if is_safetensors(window):
         return read_safetensors(window)
-    if head[:1] == b"\x80" and head[1] <= 5:
+    if head[:1] == b"\x80" and head[1:2] <= b"\5":
         return read_legacy(window)
     if looks_like_onnx(window):
         return read_onnx(window)

@@ -143,7 +143,7 @@ def sketch(value: Any, depth: int = 0) -> Sketch | None:
     if not isinstance(value.args, tuple) or depth > 8:
         return None
     args: Sequence[Any] = list(value.args)
-    if str(value.func) == "torch.nn.parameter.Parameter" or name in (
+    if words(value.func) == "torch.nn.parameter.Parameter" or name in (
         "_rebuild_parameter",
         "_rebuild_parameter_with_state",
     ):
@@ -186,7 +186,7 @@ def _strided(args: Sequence[Any], *, v3: bool) -> Sketch:
 def _shape(value: Any) -> tuple[int, ...]:
     if (
         isinstance(value, Call)
-        and str(value.func) == "torch.Size"
+        and words(value.func) == "torch.Size"
         and isinstance(value.args, tuple)
         and len(value.args) == 1
     ):

@@ -14,9 +14,9 @@ from querist.sources.tensors.rebuild import Sketch, StorageId, refuse, sketch, s
 from querist.sources.tensors.ref import TensorRef
 from querist.sources.tensors.storage import check_fits
 from querist.sources.tensors.tree import Tree, flatten, unwrapped
-from querist.sources.tensors.window import Window
+from querist.sources.tensors.window import Window, truncated
 
-__all__ = ["children", "damaged", "pickled_member", "read_legacy", "read_zip", "sketch_ref", "tree_of", "zip_storages"]
+__all__ = ["check_storages", "children", "damaged", "pickled_member", "read_legacy", "read_zip", "sketch_ref", "tree_of", "zip_storages"]
 
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001
@@ -102,6 +102,27 @@ def sketch_ref(
         big_endian=big_endian,
         hints=hints,
     )
+
+
+def check_storages(window: Window) -> None:
+    """Raise CorruptFile, with expected and found bytes, for a zip archive of torch.save that ends before its storages do.
+
+    Such a file has lost the directory at its end; its pickle, which comes first, still says how long the storages are.
+    """
+    head = window.head(30)
+    names, extra = int.from_bytes(head[26:28], "little"), int.from_bytes(head[28:30], "little")
+    start = 30 + names + extra
+    if start >= window.size or not window.read(30, names).endswith(b"data.pkl"):
+        return
+    try:
+        with window.part(start, window.size - start, "data.pkl").stream() as file:
+            pickled = read_pickle(file)
+            storages = {storage.key: storage.bytes for storage in map(storage_id, pickled.references)}
+            least = start + file.tell() + sum(storages.values())
+    except BadPickle:
+        return
+    if least > window.size:
+        raise truncated(window.path, "what its storages and header fill", least, window.size)
 
 
 def read_zip(archive: Archive) -> Found:

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from querist.weights.fits._ladder import Ladder
 
-__all__ = ["Bounded", "bounded", "quantile", "share_above"]
+__all__ = ["Bounded", "bounded", "log_mass", "quantile", "share_above"]
 
 SERIES_BELOW = 0.2
 """Below this, 1/t − 1/(e^t − 1) is summed as a series: good to 1e-14 there, where the difference has lost one digit."""
@@ -97,6 +97,14 @@ def _solve(share: Float[np.ndarray, "n"]) -> np.ndarray:
         if (np.abs(step) <= 1e-14 * (1 + t)).all():
             break
     return np.where(share <= 0.5, t, -t)
+
+
+def log_mass(span: float, slope: float) -> float:
+    """ln of ∫ e^(−slope·y) dy over [0, span]: for a steep slope of either sign without overflow."""
+    steep = abs(slope)
+    if steep * span < 1e-12:
+        return math.log(span)
+    return math.log(-math.expm1(-steep * span) / steep) + (steep * span if slope < 0 else 0.0)
 
 
 def quantile(u: Float[np.ndarray, "n"], span: float, slope: float) -> np.ndarray:

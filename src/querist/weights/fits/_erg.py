@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from querist.weights.errors import InvalidSpectrum
-from querist.weights.fits._ladder import positive
+from querist.weights.fits._ladder import log_ratio, positive
 
 __all__ = ["ERG", "erg", "erg_count"]
 
@@ -45,7 +46,8 @@ def erg_count(evals: Float[np.ndarray, "N"]) -> int:
             "A spectrum of zeros has no ERG count", value=f"{zeros} zeros", allowed="a positive value"
         )
     n = x.size + zeros
-    sums = np.log(x[::-1] * (n / x.sum())).cumsum()
+    shift = math.log(n) - math.log(float((x / x[-1]).sum()))
+    sums = (log_ratio(x)[::-1] + shift).cumsum()
     # Equal values sum to rounding errors of either sign; n·eps·10 is far below the first true term of any spectrum.
     below = sums < -10 * n * np.finfo(float).eps
     return int(below.argmax()) + 1 if below.any() else min(x.size + 1, n)

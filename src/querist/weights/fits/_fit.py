@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from querist.weights.fits._bounded import Bounded, share_above
+from querist.weights.fits._bounded import Bounded, log_mass, share_above
 from querist.weights.fits._likelihood import Comparison
 from querist.weights.fits._pruned import NEAR, Tail, distances
 from querist.weights.fits._zeta import Zeta, zeta_sum
@@ -151,15 +151,14 @@ def density_fit(fit: PLFit, x: ArrayLike) -> Float[np.ndarray, "..."]:
     if fit.alpha is None or fit.xmin is None or fit.xmax is None:
         return density
     inside = _inside(fit, x)
-    slope, scaled = fit.alpha - 1, (x[inside] / fit.xmin) ** -fit.alpha
+    slope, y = fit.alpha - 1, np.log(x[inside] / fit.xmin)
     if isinstance(fit.tail, Zeta):
-        density[inside] = scaled / zeta_sum(fit.alpha, fit.xmin)[0]
+        log = -fit.alpha * y - math.log(float(zeta_sum(fit.alpha, fit.xmin)[0]))
     elif isinstance(fit.tail, Bounded):
-        span = math.log(fit.xmax / fit.xmin)
-        total = span if abs(slope * span) < 1e-12 else -math.expm1(-slope * span) / slope
-        density[inside] = scaled / (fit.xmin * total)
+        log = -fit.alpha * y - math.log(fit.xmin) - log_mass(math.log(fit.xmax / fit.xmin), slope)
     else:
-        density[inside] = slope / fit.xmin * scaled
+        log = -fit.alpha * y + math.log(slope) - math.log(fit.xmin)
+    density[inside] = np.exp(log)
     return density
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from querist.weights.errors import InvalidSpectrum
 
-__all__ = ["Ladder", "Values", "build", "positive"]
+__all__ = ["Ladder", "Values", "build", "log_ratio", "positive"]
 
 
 class Values(NamedTuple):
@@ -95,7 +95,7 @@ def build(x: Float[np.ndarray, "N"], start: float | None = None) -> Ladder | Non
     if not step.all():
         first = np.concatenate(([0], np.flatnonzero(step) + 1))
         x, count = x[first], count[first]
-    log = _log_ratio(x)
+    log = log_ratio(x)
     gaps = log[1:] - log[:-1]
     gaps *= count[1:]
     above = np.zeros(x.size)
@@ -104,7 +104,7 @@ def build(x: Float[np.ndarray, "N"], start: float | None = None) -> Ladder | Non
 
 
 def _with_rung(tail: Ladder, start: float) -> Ladder:
-    below = float(np.log(tail.x[0] / start))
+    below = -float(log_ratio(np.array([start, tail.x[0]]))[0])
     return Ladder(
         np.concatenate(([start], tail.x)),
         np.concatenate(([tail.log[0] - below], tail.log)),
@@ -113,7 +113,8 @@ def _with_rung(tail: Ladder, start: float) -> Ladder:
     )
 
 
-def _log_ratio(x: np.ndarray) -> np.ndarray:
+def log_ratio(x: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
+    """ln(x / x[-1]) of ascending positive values; accurate where they are close and where the quotient underflows."""
     top = x[-1]
     near = int(np.searchsorted(x, top / 2))
     log = np.empty_like(x)

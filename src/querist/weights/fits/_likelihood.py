@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from querist.errors import UnknownName
+from querist.weights.errors import InvalidSpectrum
 from querist.weights.fits._cutoff import fit_cutoff
 from querist.weights.fits._lognormal import fit_lognormal
 from querist.weights.fits._stretched import fit_stretched
@@ -19,14 +20,20 @@ __all__ = ["ALTERNATIVES", "DEFAULT_ALTERNATIVES", "Comparison", "alternative_na
 DEFAULT_ALTERNATIVES = ("exponential", "lognormal")
 ALTERNATIVES = ("exponential", "lognormal", "truncated", "stretched")
 
+WIDEST = 700
+"""ln of the largest ratio of values in a tail: float64 ends at e^709."""
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """A power law against another law on the same tail.
 
     R: Vuong's normalised log likelihood ratio, positive where the power law fits better; for "truncated", which contains the
-    power law, the plain log likelihood ratio, never positive. p: two-sided, that R differs from 0. parameters: of the
-    other law at its maximum. limit: the maximum is the power law itself, which is a limit of that law; then R is 0.
+    power law, the plain log likelihood ratio, never positive. p: two-sided, that R differs from 0; for "truncated" that of a
+    χ² with one degree, as powerlaw gives it (half of it would do, the power law being at the border). parameters: of the other
+    law at its maximum, in the units of the values: exponential e^(−rate·x), lognormal mu and sigma of ln x, stretched
+    e^(−rate·x^shape), truncated x^−alpha·e^(−rate·x). limit: the maximum is the power law itself, which is a limit of that
+    law; then R is 0.
     """
 
     name: str
@@ -40,6 +47,7 @@ class Comparison:
 class _Tail:
     """x in units of xmin, y = ln x, and the log density of y under the power law."""
 
+    xmin: float
     x: np.ndarray
     y: np.ndarray
     slope: float
@@ -71,16 +79,23 @@ def compare_tail(
     sufficient statistics with 48-point quadrature. No general minimiser. alpha must be the maximum likelihood
     exponent, as `fit_powerlaw` gives it.
 
-    Raises UnknownName.
+    Raises UnknownName, and InvalidSpectrum for a tail whose ends have a ratio above e^700.
 
     Source: Vuong (1989); Clauset, Shalizi & Newman (2009), section 5 and appendix C. For lognormal and stretched exponential the
     power law is a limit of the family, reached where mean(y²) >= 2·mean(y)² with y = ln(x/xmin); R is then exactly 0, where
     a minimiser stops at some very small value.
     """
     chosen = alternative_names(names)
+    if math.log(tail[-1]) - math.log(xmin) > WIDEST:
+        raise InvalidSpectrum(
+            "The tail is too wide to compare laws on it",
+            value=f"{xmin:g} to {tail[-1]:g}",
+            allowed=f"a ratio up to e^{WIDEST}",
+            mend="Values that are rounding errors are no tail: set them to zero",
+        )
     y = np.log(tail / xmin)
     slope = alpha - 1
-    shared = _Tail(tail / xmin, y, slope, math.log(slope) - slope * y)
+    shared = _Tail(xmin, tail / xmin, y, slope, math.log(slope) - slope * y)
     return tuple(_LAWS[name](shared) for name in chosen)
 
 
@@ -104,33 +119,38 @@ def _normalised(name: str, tail: _Tail, other: np.ndarray, parameters: Mapping[s
 
 def _exponential(tail: _Tail) -> Comparison:
     excess = tail.x - 1
-    rate = excess.size / float(excess.sum())
+    rate = 1 / float((excess / excess.size).sum())
     # Density of y = ln x is that of x times x.
-    return _normalised("exponential", tail, math.log(rate) - rate * excess + tail.y, {"rate": rate})
+    return _normalised("exponential", tail, math.log(rate) - rate * excess + tail.y, {"rate": rate / tail.xmin})
 
 
 def _lognormal(tail: _Tail) -> Comparison:
     found = fit_lognormal(float(tail.y.mean()), float(tail.y @ tail.y) / tail.y.size)
     if found is None:
         return Comparison("lognormal", 0.0, 1.0, {}, limit=True)
-    return _normalised("lognormal", tail, found.log_density(tail.y), {"mu": found.mu, "sigma": found.sigma})
+    return _normalised(
+        "lognormal", tail, found.log_density(tail.y), {"mu": found.mu + math.log(tail.xmin), "sigma": found.sigma}
+    )
 
 
 def _stretched(tail: _Tail) -> Comparison:
     found = fit_stretched(tail.y)
     if found is None:
         return Comparison("stretched", 0.0, 1.0, {}, limit=True)
-    return _normalised("stretched", tail, found.log_density(tail.y), {"shape": found.shape, "rate": found.rate})
+    parameters = {"shape": found.shape, "rate": found.rate * tail.xmin**-found.shape}
+    return _normalised("stretched", tail, found.log_density(tail.y), parameters)
 
 
 def _truncated(tail: _Tail) -> Comparison:
-    found = fit_cutoff(float(tail.y.mean()), float(tail.x.mean()))
+    found = fit_cutoff(float(tail.y.mean()), float((tail.x / tail.x.size).sum()))
     gain = 0.0
     if found is not None:
         gain = tail.y.size * (found.log_likelihood - (math.log(tail.slope) - tail.slope * float(tail.y.mean())))
     if found is None or gain <= 0:
         return Comparison("truncated", 0.0, 1.0, {}, limit=True)
-    return Comparison("truncated", -gain, math.erfc(math.sqrt(gain)), {"alpha": found.alpha, "rate": found.rate})
+    return Comparison(
+        "truncated", -gain, math.erfc(math.sqrt(gain)), {"alpha": found.alpha, "rate": found.rate / tail.xmin}
+    )
 
 
 _LAWS: dict[str, Callable[[_Tail], Comparison]] = {
