@@ -200,6 +200,8 @@ def test_resident_memory_does_not_grow_with_the_file(tmp_path):
         with paths[-1].open("wb") as file:
             file.write(b"\x93NUMPY\1\0" + len(text).to_bytes(2, "little") + text.encode())
             file.truncate(128 + 32768 * 4096 * 4)
-    done = subprocess.run([sys.executable, "-c", STREAMED, *map(str, paths)], capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", STREAMED, *map(str, paths)], capture_output=True, text=True, timeout=300, check=True
+    )
     assert int(done.stdout) < 40 << 20
     assert ITEMSIZE["float32"] * rows * columns > 200 << 20

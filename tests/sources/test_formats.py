@@ -73,7 +73,17 @@ def test_rows_are_slices_and_refs_cross_processes(paths, name):
 def test_equal_content_has_equal_fingerprints(paths):
     prints = {name: {ref.name: ref.fingerprint() for ref in open_source(paths[name])} for name in FORMATS}
     expected = {ref.name: ref.fingerprint() for ref in open_source(network(3))}
-    for name in ("pt", "pt-legacy", "safetensors", "sharded", "folder", "npz", "npz-compressed", "torchscript", "torch.export"):
+    for name in (
+        "pt",
+        "pt-legacy",
+        "safetensors",
+        "sharded",
+        "folder",
+        "npz",
+        "npz-compressed",
+        "torchscript",
+        "torch.export",
+    ):
         assert prints[name] == expected
     same = [key for key in expected if not key.startswith("lstm") and key not in ("linear.weight", "scale")]
     for name in ("onnx", "onnx-external", "gguf"):
@@ -98,7 +108,9 @@ def test_the_onnx_sample_computes_what_the_network_does():
     assert np.allclose(scores, network(3)(tokens()).detach().numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["pt", "pt-legacy", "safetensors", "npz", "gguf", "torchscript", "torch.export", "onnx"])
+@pytest.mark.parametrize(
+    "name", ["pt", "pt-legacy", "safetensors", "npz", "gguf", "torchscript", "torch.export", "onnx"]
+)
 @pytest.mark.parametrize("ending", ["bin", "safetensors", "txt", "npz"])
 def test_content_decides_and_not_the_ending(paths, tmp_path, name, ending):
     path = tmp_path / f"weights.{ending}"

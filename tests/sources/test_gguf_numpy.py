@@ -177,7 +177,9 @@ def test_a_cut_off_array(tmp_path):
         open_source(path)
 
 
-@pytest.mark.parametrize("shape", ["(99999999999999, 9999999)", "(9999999999999999999999999999,)", "(-3, 2)", "(2, 'a')", "x()"])
+@pytest.mark.parametrize(
+    "shape", ["(99999999999999, 9999999)", "(9999999999999999999999999999,)", "(-3, 2)", "(2, 'a')", "x()"]
+)
 def test_headers_that_lie(tmp_path, shape):
     text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
     path = tmp_path / "a.npy"

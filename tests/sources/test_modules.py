@@ -28,7 +28,11 @@ def hints_of(module, name):
         (nn.LSTM(4, 6), "weight_ih_l0", {"kind": "lstm", "role": "weight_ih", "gates": 4, "gate_order": tuple("ifgo")}),
         (nn.LSTM(4, 6, proj_size=3), "weight_hr_l0", {"kind": "linear"}),
         (nn.LSTM(4, 6, proj_size=3), "weight_hh_l0", {"kind": "lstm", "gates": 4}),
-        (nn.GRU(4, 6, bidirectional=True), "weight_hh_l0_reverse", {"kind": "gru", "gates": 3, "gate_order": tuple("rzn")}),
+        (
+            nn.GRU(4, 6, bidirectional=True),
+            "weight_hh_l0_reverse",
+            {"kind": "gru", "gates": 3, "gate_order": tuple("rzn")},
+        ),
         (nn.GRUCell(4, 6), "weight_hh", {"kind": "gru", "role": "weight_hh", "gates": 3}),
         (nn.RNN(4, 6), "weight_ih_l0", {"kind": "rnn", "gates": 1}),
         (
@@ -149,12 +153,20 @@ def test_arrays(array):
     assert np.array_equal(array, before)
     if array.ndim:
         assert np.array_equal(ref.rows(1, 2).numpy(), array[1:2])
-    assert ref.fingerprint() == open_source(torch.from_numpy(np.array(array, array.dtype.newbyteorder("="))))["array"].fingerprint()
+    assert (
+        ref.fingerprint()
+        == open_source(torch.from_numpy(np.array(array, array.dtype.newbyteorder("="))))["array"].fingerprint()
+    )
 
 
 def test_what_is_no_array_of_numbers_is_passed_over():
-    source = open_source({"w": np.zeros((2, 3)), "names": np.array(["a"]), "objects": np.array([None, 1], dtype=object)})
-    assert [row.reason for row in source.passed_over] == ["elements of type <U1 are no numbers", "Python objects and no numbers"]
+    source = open_source(
+        {"w": np.zeros((2, 3)), "names": np.array(["a"]), "objects": np.array([None, 1], dtype=object)}
+    )
+    assert [row.reason for row in source.passed_over] == [
+        "elements of type <U1 are no numbers",
+        "Python objects and no numbers",
+    ]
 
 
 @pytest.mark.parametrize("bad", [3, None, object()])

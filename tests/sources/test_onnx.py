@@ -35,13 +35,17 @@ def test_every_element_type_raw_and_typed(tmp_path, kind, raw):
     name = TensorProto.DataType.Name(kind).lower()
     dtype = helper.tensor_dtype_to_np_dtype(kind)
     values = np.arange(12).reshape(3, 4).astype(np.float32) % 2 if name in NARROW else np.arange(12).reshape(3, 4)
-    values = (-values if name in ("int64", "int32", "int16", "int8", "float32", "bfloat16", "float16") else values).astype(dtype)
+    values = (
+        -values if name in ("int64", "int32", "int16", "int8", "float32", "bfloat16", "float16") else values
+    ).astype(dtype)
     if raw:
         proto = numpy_helper.from_array(values, "w")
     else:
         flat = values.astype(np.complex128 if "complex" in name else np.float64).flatten().tolist()
         try:
-            proto = helper.make_tensor("w", kind, [3, 4], flat if "int" not in name and name != "bool" else [int(v) for v in flat])
+            proto = helper.make_tensor(
+                "w", kind, [3, 4], flat if "int" not in name and name != "bool" else [int(v) for v in flat]
+            )
         except (TypeError, ValueError) as error:
             assert name in NARROW, error  # the package writes some of these as raw bytes only
             return
@@ -86,12 +90,19 @@ def test_subgraphs_functions_and_constants(tmp_path):
     def branch(name, value):
         inner = [numpy_helper.from_array(np.full((2, 3), value, np.float32), "inner.weight")]
         node = helper.make_node("Identity", ["inner.weight"], ["out"])
-        return helper.make_graph([node], name, [], [helper.make_tensor_value_info("out", TensorProto.FLOAT, None)], inner)
+        return helper.make_graph(
+            [node], name, [], [helper.make_tensor_value_info("out", TensorProto.FLOAT, None)], inner
+        )
 
     constant = helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.full((4, 2), 3.0), "ignored"))
-    function = helper.make_function("d", "F", ["a"], ["fc"], [
-        helper.make_node("Constant", [], ["fc"], value=numpy_helper.from_array(np.full((1, 2), 9.0)))
-    ], [helper.make_opsetid("", 17)])
+    function = helper.make_function(
+        "d",
+        "F",
+        ["a"],
+        ["fc"],
+        [helper.make_node("Constant", [], ["fc"], value=numpy_helper.from_array(np.full((1, 2), 9.0)))],
+        [helper.make_opsetid("", 17)],
+    )
     nodes = [helper.make_node("If", ["x"], ["y"], then_branch=branch("t", 1), else_branch=branch("e", 2)), constant]
     source = open_source(save(tmp_path / "m.onnx", nodes=nodes, functions=[function]))
     assert sorted((ref.name, ref.shape, ref.load().flatten()[0].item()) for ref in source) == [
@@ -127,7 +138,10 @@ CAST = (helper.make_node("Cast", ["w"], ["t"], to=1),)
         (one("Gemm", (4, 5), transB=1), {"kind": "linear", "layout": None}),
         (one("Gemm", (4, 5), transB=1, before=TURN), {"kind": "linear", "layout": "in-out"}),
         (one("Gather", (4, 5), at=0), {"kind": "embedding"}),
-        (one("GRU", (2, 12, 5)), {"kind": "gru", "gates": 3, "gate_axis": 1, "gate_order": tuple("zrn"), "directions": True}),
+        (
+            one("GRU", (2, 12, 5)),
+            {"kind": "gru", "gates": 3, "gate_axis": 1, "gate_order": tuple("zrn"), "directions": True},
+        ),
         (one("LSTM", (1, 16, 4), at=2), {"kind": "lstm", "role": "weight_hh", "gate_order": tuple("iofg")}),
         (one("BatchNormalization", (4,), at=3), {"kind": "norm", "buffer": True}),
     ],

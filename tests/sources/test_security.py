@@ -72,7 +72,10 @@ def test_torch_files(tmp_path, marker, how, protocol, kind):
     with pytest.raises(UnsafeFile) as caught:
         open_source(path)
     text = str(caught.value)
-    assert f"{'posix' if how is os.system else 'builtins' if max(protocol, 2 * (kind != 'plain')) > 2 else '__builtin__'}." in text
+    assert (
+        f"{'posix' if how is os.system else 'builtins' if max(protocol, 2 * (kind != 'plain')) > 2 else '__builtin__'}."
+        in text
+    )
     assert how.__name__ in text
     assert "safetensors" in text
     assert not marker.exists()
@@ -177,7 +180,9 @@ def _refused(name):
     return False
 
 
-@pytest.mark.parametrize("name", ["torch.load", "torch.hub.load", "torch.nn.Linear", "torch.jit._pickle.x", "torch.Tensor.apply_"])
+@pytest.mark.parametrize(
+    "name", ["torch.load", "torch.hub.load", "torch.nn.Linear", "torch.jit._pickle.x", "torch.Tensor.apply_"]
+)
 def test_other_names_of_torch_are_refused(name):
     assert _refused(name)
 
@@ -206,7 +211,11 @@ def test_bombs_cost_nothing(tmp_path):
 def test_numbers_that_lie_allocate_nothing(tmp_path):
     path = tmp_path / "a.pt"
     huge = (2**40).to_bytes(8, "little")
-    for program in (b"\x80\x04\x8e" + huge + b"x.", b"\x80\x04K\x01r\xff\xff\xff\xff.", b"\x80\x04\x8b\xff\xff\xff\x7f."):
+    for program in (
+        b"\x80\x04\x8e" + huge + b"x.",
+        b"\x80\x04K\x01r\xff\xff\xff\xff.",
+        b"\x80\x04\x8b\xff\xff\xff\x7f.",
+    ):
         path.write_bytes(program)
         with pytest.raises(QueristError):
             open_source(path)
@@ -224,8 +233,15 @@ def test_any_bytes_are_a_pickle_or_a_bad_one(data):
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**80), 2**80) | st.floats(allow_nan=False) | st.text(max_size=5) | st.binary(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4) | st.tuples(inner, inner),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**80), 2**80)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5)
+    | st.binary(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4) | st.tuples(inner, inner)
+    ),
     max_leaves=12,
 )
 

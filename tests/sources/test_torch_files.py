@@ -95,7 +95,9 @@ def test_an_optimizer_is_passed_over_and_said_so(tmp_path):
     value = {"model": net.state_dict(), "optimizer": optimizer.state_dict(), "ema": {"mean": torch.zeros(3, 3)}}
     source = open_source(save(value, tmp_path / "a.pt"))
     assert [ref.name for ref in source] == [*tensors(), "ema.mean"]
-    assert [(row.what, row.reason) for row in source.passed_over] == [("optimizer", "state of an optimizer (33 tensors)")]
+    assert [(row.what, row.reason) for row in source.passed_over] == [
+        ("optimizer", "state of an optimizer (33 tensors)")
+    ]
 
 
 def test_a_common_word_is_no_prefix():
@@ -104,7 +106,10 @@ def test_a_common_word_is_no_prefix():
 
 
 def test_lists_and_a_bare_tensor(tmp_path):
-    assert [r.name for r in open_source(save([torch.zeros(2), {"b": torch.ones(3)}], tmp_path / "l.pt"))] == ["0", "1.b"]
+    assert [r.name for r in open_source(save([torch.zeros(2), {"b": torch.ones(3)}], tmp_path / "l.pt"))] == [
+        "0",
+        "1.b",
+    ]
     assert [r.name for r in open_source(save(torch.zeros(2, 3), tmp_path / "t.pt"))] == ["tensor"]
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from querist.errors import CorruptFile
 from querist.sources.tensors.dtypes import ITEMSIZE, torch_dtype, total
-from querist.sources.tensors.window import read_into
+from querist.sources.tensors.window import read_into, reader
 
 if TYPE_CHECKING:
     import torch
@@ -18,6 +18,8 @@ __all__ = ["Extent", "Held", "Quantised", "contiguous", "digest_of"]
 
 CHUNK = 4 << 20
 """Bytes that are hashed at a time: large enough that reading dominates, small beside any bound on memory."""
+SCATTERED = 32 << 20
+"""The same where rows lie scattered: the more rows at a time, the fewer and longer the reads."""
 SLAB = 1 << 16
 """A strided range below this many bytes is read whole: one read costs as much as about 64 KiB of copying."""
 
@@ -93,7 +95,7 @@ class Extent:
         elif not self.shape:
             yield tensor_bytes(self.load())
         else:
-            step = max(1, CHUNK // max(1, total(self.shape[1:]) * ITEMSIZE[self.dtype]))
+            step = max(1, SCATTERED // max(1, total(self.shape[1:]) * ITEMSIZE[self.dtype]))
             for start in range(0, self.shape[0], step):
                 yield tensor_bytes(self.rows(start, min(start + step, self.shape[0])))
 
@@ -102,10 +104,13 @@ class Extent:
 
         out = torch.empty(shape, dtype=torch_dtype(self.dtype))
         if out.numel():
-            self._fill(out, offset, self.strides)
+            with reader(self.path) as read:
+                self._fill(read, out, offset, self.strides)
         return out
 
-    def _fill(self, out: torch.Tensor, offset: int, strides: tuple[int, ...]) -> None:
+    def _fill(
+        self, read: Callable[[int, memoryview], None], out: torch.Tensor, offset: int, strides: tuple[int, ...]
+    ) -> None:
         """Read the elements of `out`: at once where they lie densely, else one index of the slowest axis at a time."""
         import torch
 
@@ -115,15 +120,15 @@ class Extent:
             axis = max((i for i in range(out.ndim) if out.shape[i] > 1), key=lambda i: strides[i])
             rest = strides[:axis] + strides[axis + 1 :]
             for i in range(out.shape[axis]):
-                self._fill(out.select(axis, i), offset + i * strides[axis] * size, rest)
+                self._fill(read, out.select(axis, i), offset + i * strides[axis] * size, rest)
             return
         if out.is_contiguous() and is_contiguous(tuple(out.shape), strides):
             raw = out.view(-1).view(torch.uint8)
-            read_into(self.path, offset, raw.numpy().data)
+            read(offset, raw.numpy().data)
             self._tidy(raw)
             return
         raw = torch.empty(span * size, dtype=torch.uint8)
-        read_into(self.path, offset, raw.numpy().data)
+        read(offset, raw.numpy().data)
         self._tidy(raw)
         out.copy_(raw.view(out.dtype).as_strided(tuple(out.shape), strides))
 

@@ -16,7 +16,17 @@ from querist.sources.tensors.storage import check_fits
 from querist.sources.tensors.tree import Tree, flatten, unwrapped
 from querist.sources.tensors.window import Window, truncated
 
-__all__ = ["check_storages", "children", "damaged", "pickled_member", "read_legacy", "read_zip", "sketch_ref", "tree_of", "zip_storages"]
+__all__ = [
+    "check_storages",
+    "children",
+    "damaged",
+    "pickled_member",
+    "read_legacy",
+    "read_zip",
+    "sketch_ref",
+    "tree_of",
+    "zip_storages",
+]
 
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from querist.errors import CorruptFile, SourceNotFound
 
-__all__ = ["Stream", "Window", "WindowFile", "read_into", "truncated"]
+__all__ = ["Stream", "Window", "WindowFile", "read_into", "reader", "truncated"]
 
 
 def truncated(path: str, what: str, expected: int, found: int) -> CorruptFile:
@@ -65,25 +67,36 @@ class Window:
         return Stream(WindowFile(self), self.size)
 
 
-def read_into(path: str, offset: int, view: memoryview) -> None:
-    """Fill `view` from byte `offset` of a file, by plain reads: a mapped file would count as resident memory.
+@contextmanager
+def reader(path: str) -> Iterator[Callable[[int, memoryview], None]]:
+    """A function that fills a buffer from byte `offset` of a file, which is opened once.
 
-    Raises CorruptFile where the file is shorter, SourceNotFound where it is gone.
+    Plain reads: a mapped file would count as resident memory. Raises CorruptFile where the file is shorter, SourceNotFound
+    where it is gone.
     """
     try:
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123
             found = os.fstat(file.fileno()).st_size
-            if found < offset + len(view):
-                raise truncated(path, "a tensor", offset + len(view), found)
-            file.seek(offset)
-            while len(view):
-                count = file.readinto(view)  # Linux reads at most 2 GiB at a time
-                if not count:
-                    raise truncated(path, "a tensor", offset + len(view), offset)
-                view = view[count:]
-                offset += count
+
+            def fill(offset: int, view: memoryview) -> None:
+                if found < offset + len(view):
+                    raise truncated(path, "a tensor", offset + len(view), found)
+                file.seek(offset)
+                while len(view):
+                    count = file.readinto(view)  # Linux reads at most 2 GiB at a time
+                    if not count:
+                        raise truncated(path, "a tensor", offset + len(view), file.tell())
+                    view = view[count:]
+
+            yield fill
     except OSError as error:
         raise SourceNotFound(f"The file cannot be read ({error.strerror or error})", value=path) from None
+
+
+def read_into(path: str, offset: int, view: memoryview) -> None:
+    """Fill `view` from byte `offset` of a file, as `reader` does."""
+    with reader(path) as fill:
+        fill(offset, view)
 
 
 class WindowFile(io.RawIOBase):

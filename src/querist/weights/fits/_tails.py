@@ -89,11 +89,12 @@ def pickands(evals: ArrayLike) -> TailCurve:
     upper, lower = top[k - 1] - top[2 * k - 1], top[2 * k - 1] - top[4 * k - 1]
     fine = (upper > 0) & (lower > 0)
     index = np.full(k.size, np.nan)
-    index[fine] = np.log2(upper[fine] / lower[fine])
-    power = np.exp2(index)
-    near = np.abs(index) < 1e-9
-    ratio = np.where(near, 1 / math.log(2), np.where(near, 1.0, index) / np.where(near, 1.0, power - 1))
-    se = ratio * np.sqrt(2 * power**2 + 1) / (2 * math.log(2)) / np.sqrt(k)
+    index[fine] = np.log2(upper[fine]) - np.log2(lower[fine])
+    # γ·√(2·4^γ + 1)/(2·(2^γ − 1)·ln 2), written in 2^−|γ|, which does not overflow.
+    small = np.exp2(-np.abs(index))
+    root = np.sqrt(np.where(index > 0, 2 + small**2, 2 * small**2 + 1))
+    slope = np.where(small > 1 - 1e-9, 1 / math.log(2), np.abs(index) / np.where(small < 1, 1 - small, 1.0))
+    se = slope * root / (2 * math.log(2)) / np.sqrt(k)
     return TailCurve(k, index, se, top[4 * k - 1].copy())
 
 

@@ -5,9 +5,11 @@ from querist.weights.spectrum._layers import matrices
 from querist.weights.spectrum._lora import lora_matrix
 from querist.weights.spectrum._matrix import LayerMatrix
 from querist.weights.spectrum._norms import Norms, alpha_weighted, log_alpha_norm, norms
+from querist.weights.spectrum._slq import SLQ, slq
 
 __all__ = [
     "ESD",
+    "SLQ",
     "Blocks",
     "LayerMatrix",
     "Norms",
@@ -18,4 +20,5 @@ __all__ = [
     "matrices",
     "nonfinite",
     "norms",
+    "slq",
 ]

@@ -218,7 +218,13 @@ def _held(W: Tensor, precision: str) -> _Found:
         evals = values.double().square().flatten().cpu().numpy()
         return _Found(shape, count, scale, divisor, evals, "svdvals-float32: ranks masked")
     tall = stack if shape[0] >= shape[1] else stack.mT
-    return _Found(shape, count, scale, divisor, _eigenvalues(gram(tall, divisor)), "gram-float64")
+    step = max(1, BLOCK_BYTES // (min(shape) ** 2 * 16))
+    if count <= step:
+        grams = gram(tall, divisor)
+        del W, stack, tall  # what was read for this call is freed before the routine takes its own N²·8 bytes
+        return _Found(shape, count, scale, divisor, _eigenvalues(grams), "gram-float64")
+    parts = [_eigenvalues(gram(tall[i : i + step], divisor)) for i in range(0, count, step)]
+    return _Found(shape, count, scale, divisor, np.concatenate(parts), "gram-float64")
 
 
 def _divisor(dtype: torch.dtype, scale: float) -> float:
@@ -270,7 +276,8 @@ def _read_whole(W: Blocks) -> bool:
     if not getattr(W, "streams", True) or getattr(W, "count", 1) > 1:
         return True
     h, d = W.shape
-    return 4 * h * d <= max(8 * min(h, d) ** 2 // 2, BLOCK_BYTES)
+    item = 8 if getattr(W, "dtype", "") == "float64" else 4
+    return item * h * d <= max(8 * min(h, d) ** 2, BLOCK_BYTES)
 
 
 def _streamed(W: Blocks) -> _Found:

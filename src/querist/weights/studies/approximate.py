@@ -1,0 +1,86 @@
+"""Measuring a matrix too large for its whole spectrum: what can be said from exact top values and a quadrature."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from querist.errors import NumericalFailure
+from querist.weights.configs import ScanConfig
+from querist.weights.fits import fit_powerlaw
+from querist.weights.nulls import fit_mp, top_replicas
+from querist.weights.spectrum import alpha_weighted, slq
+
+__all__ = ["approximate"]
+
+TOP, PROBES, STEPS = 256, 16, 128
+
+
+def approximate(W: Tensor, config: ScanConfig, measured) -> None:
+    """Fill a row by the largest TOP values exactly and Lanczos quadrature for the rest; what needs small values stays null.
+
+    α is fitted to the exact values only, so n_tail is at most TOP. Spikes are tested as everywhere, on largest values alone.
+    """
+    from querist.weights.nulls._rank import predicted_p
+    from querist.statistics import rank_p
+
+    row = measured.row
+    found = slq(W, k=TOP, probes=PROBES, steps=STEPS, seed=config.seed, layer=row["layer_id"])
+    evals = found.evals
+    total = found.trace + float(found.top.sum())
+    row |= {
+        "method": "slq+topk",
+        "status": "approximate",
+        "reason": f"the {found.top.size} largest eigenvalues are exact, the distribution of the rest is known to "
+        f"{found.cdf_error:.2g} and their sum to {found.trace_error / max(total, 1e-300):.2g}; "
+        "ranks and tests of the bulk need small eigenvalues and were left out",
+        "scale": float(W.abs().max()),
+        "xmax": float(evals[-1]),
+        "log_norm": float(np.log10(total)) if total > 0 else None,
+        "log_spectral_norm": float(np.log10(evals[-1])) if evals[-1] > 0 else None,
+        "stable_rank": total / float(evals[-1]) if evals[-1] > 0 else None,
+    }
+    measured.spectra.append(("real", None, evals))
+    fit = fit_powerlaw(found.top, method="csn" if config.fit == "hill" else config.fit)
+    row |= {
+        "alpha": fit.alpha,
+        "alpha_low": fit.low,
+        "alpha_high": fit.high,
+        "sigma": fit.sigma,
+        "xmin": fit.xmin,
+        "D": fit.D,
+        "n_tail": fit.n_tail,
+        "xmin_search": fit.xmin_search,
+    }
+    if fit.alpha is not None:
+        row["alpha_weighted"] = alpha_weighted(fit.alpha, evals)
+    try:
+        bulk = fit_mp(evals, tuple(W.shape))
+    except NumericalFailure:
+        return
+    row |= {
+        "sigma_mp": bulk.sigma_mp,
+        "lambda_plus": bulk.lambda_plus,
+        "mp_softrank": bulk.softrank,
+        "n_spikes_tw": bulk.n_spikes_tw99,
+    }
+    edge, ranks, ps = bulk.tw99, [], []
+    if evals[-1] > bulk.tw95:
+        for null in reversed(config.nulls):
+            tops = top_replicas(W, null, range(config.rank_replicas), config.seed, row["layer_id"])
+            measured.null_draws.extend(
+                {"layer_id": row["layer_id"], "null": null, "replica": i, "lambda_max": float(top)}
+                for i, top in enumerate(tops)
+            )
+            edge = max(edge, float(tops.max()))
+            ranks.append(rank_p(float(evals[-1]), tops))
+            ps.append(predicted_p(float(evals[-1]), tops))
+    above = int(np.count_nonzero(found.top > edge))
+    row |= {
+        "n_spikes": above if config.nulls else None,
+        "n_spikes_low": above,
+        "n_spikes_high": above,
+        "spike_edge": edge,
+        "spike_p": max(ps, default=None),
+        "spike_p_rank": max(ranks, default=None),
+    }
