@@ -100,9 +100,7 @@ def _scale(alphas: Sequence[float], form: str):
     return lambda alpha: (shape(alpha) - bottom) / (top - bottom) if top > bottom else None
 
 
-def alpha_pruning(
-    layers: Sequence[LayerTail], target: float, *, low: float = 0.8, high: float = 1.2
-) -> list[Advised]:
+def alpha_pruning(layers: Sequence[LayerTail], target: float, *, low: float = 0.8, high: float = 1.2) -> list[Advised]:
     """Sparsities per layer whose parameter-weighted mean is `target`.
 
     Block means of α are mapped linearly from [min, max] to [low, high] and multiplied by a common factor so that the

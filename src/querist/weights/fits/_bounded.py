@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from querist.weights.fits._ladder import Ladder
+from querist.weights.fits._ladder import Ladder, log_ratio
 
 __all__ = ["Bounded", "bounded", "log_mass", "quantile", "share_above"]
 
@@ -49,7 +49,7 @@ def bounded(ladder: Ladder, xmax: float) -> Bounded:
 
     Source: Clauset, Shalizi & Newman (2009) for the unbounded case; the truncated exponential is textbook.
     """
-    end = math.log(xmax / ladder.x[-1])
+    end = -float(log_ratio(np.array([ladder.x[-1], xmax]))[0])
     span = end - ladder.log[:-1]
     share = ladder.above[:-1] / ladder.count[:-1] / span
     return Bounded(ladder, _solve(share) / span, end)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from querist.errors import BadOption, TooFewRows
 from querist.statistics import stream
-from querist.weights.fits._ladder import positive
+from querist.weights.fits._ladder import log_ratio, positive
 from querist.weights.fits._tails import hill_curve, log_moments
 
 __all__ = ["DoubleBootstrap", "double_bootstrap_k"]
@@ -64,7 +64,7 @@ def double_bootstrap_k(
         raise BadOption(
             "The first resample has the wrong size", value=n1, allowed=f"{math.ceil(math.sqrt(10 * n))} to {n - 1}"
         )
-    logs = np.log(x / x[-1])
+    logs = log_ratio(x)
     k1 = _least(logs, first, samples, most, stream(seed, "double bootstrap", "first"))
     k2 = _least(logs, second, samples, most, stream(seed, "double bootstrap", "second"))
     size, log_k = math.log(first), math.log(k1)

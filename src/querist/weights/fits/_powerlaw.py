@@ -16,7 +16,7 @@ from querist.weights.errors import InvalidSpectrum
 from querist.weights.fits._bounded import bounded
 from querist.weights.fits._fit import Candidates, PLFit
 from querist.weights.fits._grid import grid_search
-from querist.weights.fits._ladder import Values, build, positive
+from querist.weights.fits._ladder import Values, build, log_ratio, positive
 from querist.weights.fits._likelihood import alternative_names, compare_tail
 from querist.weights.fits._pruned import NEAR, Z95, Found, Pareto, Tail, distance, distances, search
 from querist.weights.fits._signs import MOST, ends_early, fingers
@@ -263,9 +263,8 @@ def hill_exponent(x: Float[np.ndarray, "N"], form: HillForm = "index") -> tuple[
     start, size = (n // 2, n - n // 2) if form == "index" else (n - n // 2 - 1, n // 2)
     if size < 1 or not x[-1] > x[start]:
         return None, start, size
-    total = float(np.log(x[start:]).sum()) - (n - start) * math.log(x[start])
-    if x[-1] < 2 * x[start]:  # close values: the difference of sums would cancel
-        total = float(np.log1p((x[start:] - x[start]) / x[start]).sum())
+    log = log_ratio(x[start:])
+    total = float(log.sum()) - log.size * float(log[0])
     return 1 + size / total, start, size
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from querist.errors import TooFewRows
-from querist.weights.fits._ladder import positive
+from querist.weights.fits._ladder import log_ratio, positive
 
 __all__ = ["TailCurve", "hill_curve", "moments_estimator", "pickands"]
 
@@ -68,7 +68,7 @@ def hill_curve(evals: ArrayLike) -> TailCurve:
     Zeros are dropped. Raises InvalidSpectrum, and TooFewRows below two positive values. Source: Hill (1975), textbook form.
     """
     x = _enough(evals, 2)
-    top = np.log(x[::-1] / x[-1])
+    top = log_ratio(x)[::-1]
     k = np.arange(1, x.size)
     # Sums of gaps, all of one sign: Σ_{i<=k} (y_i − y_{k+1}) = Σ_{j<=k} j·(y_j − y_{j+1}).
     index = np.cumsum(k * (top[:-1] - top[1:])) / k
@@ -108,7 +108,7 @@ def moments_estimator(evals: ArrayLike) -> TailCurve:
     """
     x = _enough(evals, 3)
     k = np.arange(1, x.size)
-    first, second = log_moments(np.log(x[::-1] / x[-1]))
+    first, second = log_moments(log_ratio(x)[::-1])
     k, first, second = k[1:], first[1:], second[1:]
     spread = second - first**2
     fine = spread > 1e-14 * second

@@ -30,7 +30,12 @@ def _cubic(x: np.ndarray, grid: np.ndarray, values: np.ndarray) -> np.ndarray:
     at = np.clip(x, grid[0], grid[-1])
     i = np.clip(((at - grid[0]) / step).astype(int), 1, grid.size - 3)
     f = (at - grid[i]) / step
-    weights = (-f * (f - 1) * (f - 2) / 6, (f + 1) * (f - 1) * (f - 2) / 2, -(f + 1) * f * (f - 2) / 2, (f + 1) * f * (f - 1) / 6)
+    weights = (
+        -f * (f - 1) * (f - 2) / 6,
+        (f + 1) * (f - 1) * (f - 2) / 2,
+        -(f + 1) * f * (f - 2) / 2,
+        (f + 1) * f * (f - 1) / 6,
+    )
     return sum(weight * values[i + k] for k, weight in enumerate(weights, -1))  # type: ignore[return-value]
 
 
@@ -82,12 +87,17 @@ def tw1_quantile(p: ArrayLike) -> Float[np.ndarray, "..."]:
     p = np.asarray(p, dtype=float)
     outside = p[~((p >= 1e-11) & (p <= 1 - 1e-11))]
     if outside.size:
-        raise BadOption("A quantile's level lies outside its range", value=float(outside.flat[0]), allowed="1e-11 to 1 − 1e-11")
+        raise BadOption(
+            "A quantile's level lies outside its range", value=float(outside.flat[0]), allowed="1e-11 to 1 − 1e-11"
+        )
     s, log_cdf, log_sf = _table()
     low, target = p < 0.5, np.where(p < 0.5, np.log(p), np.log1p(-p))
     x = np.where(low, np.interp(target, log_cdf, s), np.interp(-target, -log_sf, s))
     for _ in range(3):  # secants over the width of a cell: the line's 6e-4 shrinks a hundredfold each time
-        above, below = np.where(low, _log_cdf(x + 0.02), _log_sf(x + 0.02)), np.where(low, _log_cdf(x - 0.02), _log_sf(x - 0.02))
+        above, below = (
+            np.where(low, _log_cdf(x + 0.02), _log_sf(x + 0.02)),
+            np.where(low, _log_cdf(x - 0.02), _log_sf(x - 0.02)),
+        )
         x = x - (np.where(low, _log_cdf(x), _log_sf(x)) - target) * 0.04 / (above - below)
     return x
 

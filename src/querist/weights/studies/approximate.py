@@ -21,8 +21,8 @@ def approximate(W: Tensor, config: ScanConfig, measured) -> None:
 
     α is fitted to the exact values only, so n_tail is at most TOP. Spikes are tested as everywhere, on largest values alone.
     """
-    from querist.weights.nulls._rank import predicted_p
     from querist.statistics import rank_p
+    from querist.weights.nulls._rank import predicted_p
 
     row = measured.row
     found = slq(W, k=TOP, probes=PROBES, steps=STEPS, seed=config.seed, layer=row["layer_id"])
@@ -55,7 +55,7 @@ def approximate(W: Tensor, config: ScanConfig, measured) -> None:
     if fit.alpha is not None:
         row["alpha_weighted"] = alpha_weighted(fit.alpha, evals)
     try:
-        bulk = fit_mp(evals, tuple(W.shape))
+        bulk = fit_mp(evals, (W.shape[0], W.shape[1]))
     except NumericalFailure:
         return
     row |= {
