@@ -29,12 +29,13 @@ $(REAL): $(STAMP) constraints/real-models.txt
 demo: $(REAL)
 	$(RUN) $(BIN)/querist demo --out runs/demo $(if $(filter 1,$(OPEN)),--open,)
 
+# Default tests need no packages of real weights; test-all reads them.
 # A browser opens every report that the tests draw. Debian's Chromium is installed where apt-get and root are at hand.
 browser:
 	@sh tests/e2e/find-chromium.sh
 
-test: $(REAL) browser
-	$(RUN) $(BIN)/python -m pytest -m 'not slow' -n $(JOBS) --dist loadgroup
+test: $(STAMP) browser
+	$(RUN) $(BIN)/python -m pytest -m 'not slow and not real_models' -n $(JOBS) --dist loadgroup
 
 test-all: $(REAL) browser
 	$(RUN) $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup

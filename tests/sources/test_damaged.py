@@ -20,7 +20,19 @@ from querist.sources.tensors.found import EXPANDED
 from querist.sources.tensors.protobuf import Message, fields
 from querist.sources.tensors.window import Window
 
-FORMATS = "pt pt-legacy safetensors sharded npz npz-compressed onnx onnx-external gguf torchscript torch.export".split()
+FORMATS = [
+    "pt",
+    "pt-legacy",
+    "safetensors",
+    "sharded",
+    "npz",
+    "npz-compressed",
+    "onnx",
+    "onnx-external",
+    "gguf",
+    "torchscript",
+    "torch.export",
+]
 CUTS, FLIPS = 40, 100
 LARGEST = 64 << 20
 
@@ -32,6 +44,7 @@ def originals(tmp_path_factory):
 
 def attempt(path):
     """Open and read everything: how many tensors came out, or the error of ours."""
+    # Anything but a QueristError passes through here and fails the test.
     try:
         source = open_source(path)
         for ref in source:
@@ -42,7 +55,6 @@ def attempt(path):
                     ref.rows(0, 1)
                 ref.fingerprint()
     except QueristError as error:
-        assert str(error)
         return error
     return len(source)
 
@@ -78,6 +90,7 @@ def test_bytes_flipped_anywhere(originals, name):
             outcomes.append(attempt(path))
     finally:
         path.write_bytes(data)
+    assert all(str(outcome) for outcome in outcomes)
     assert any(isinstance(outcome, QueristError) for outcome in outcomes)
     assert isinstance(attempt(path), int)
 
@@ -180,7 +193,7 @@ print(peak() - before)
 
 
 def test_resident_memory_does_not_grow_with_the_file(tmp_path):
-    """A 4 GiB safetensors file of 20 tensors, a .npy of 512 MiB in each order: nothing but the rows asked for is held."""
+    """A 4 GiB safetensors file of 20 tensors, a .npy of 128 MiB in each order: nothing but the rows asked for is held."""
     rows, columns = 13_312, 4096
     header, at = {}, 0
     for i in range(20):
@@ -195,11 +208,11 @@ def test_resident_memory_does_not_grow_with_the_file(tmp_path):
     assert large.stat().st_size > 4 << 30
     paths = [large]
     for fortran in (False, True):
-        text = f"{{'descr': '<f4', 'fortran_order': {fortran}, 'shape': (32768, 4096), }}".ljust(117) + "\n"
+        text = f"{{'descr': '<f4', 'fortran_order': {fortran}, 'shape': (32768, 1024), }}".ljust(117) + "\n"
         paths.append(tmp_path / f"{fortran}.npy")
         with paths[-1].open("wb") as file:
             file.write(b"\x93NUMPY\1\0" + len(text).to_bytes(2, "little") + text.encode())
-            file.truncate(128 + 32768 * 4096 * 4)
+            file.truncate(128 + 32768 * 1024 * 4)
     done = subprocess.run(
         [sys.executable, "-c", STREAMED, *map(str, paths)], capture_output=True, text=True, timeout=300, check=True
     )

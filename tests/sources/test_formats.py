@@ -11,7 +11,8 @@ import torch
 from tests.sources.samples import TIED, canonical, network, onnx_model, tensors, tokens, write_all, write_safetensors
 
 from querist.errors import BadOption, UnknownName, UnsupportedFormat
-from querist.sources.tensors import open_source, write_safetensors as ours
+from querist.sources.tensors import open_source
+from querist.sources.tensors import write_safetensors as ours
 
 FORMATS = {
     "pt": "torch",
@@ -179,10 +180,26 @@ def test_written_again_as_safetensors(paths, tmp_path, name):
     assert all(torch.equal(read[ref.name], ref.load()) for ref in source)
 
 
-DTYPES = (
-    "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz int64 int32 int16 int8 uint8 "
-    "uint16 uint32 uint64 bool complex64"
-).split()
+DTYPES = [
+    "float64",
+    "float32",
+    "float16",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e4m3fnuz",
+    "float8_e5m2fnuz",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+    "complex64",
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -10,10 +10,16 @@ import torch
 from querist.sources.datasets.registry import locate
 from querist.sources.tensors import open_source
 
-SILERO = (
-    "silero_vad.jit silero_vad.onnx silero_vad_16k.safetensors silero_vad_16k_op15.onnx silero_vad_16k_sequence.onnx "
-    "silero_vad_half.onnx silero_vad_op18_ifless.onnx silero_vad_openvino_16k.onnx"
-).split()
+SILERO = [
+    "silero_vad.jit",
+    "silero_vad.onnx",
+    "silero_vad_16k.safetensors",
+    "silero_vad_16k_op15.onnx",
+    "silero_vad_16k_sequence.onnx",
+    "silero_vad_half.onnx",
+    "silero_vad_op18_ifless.onnx",
+    "silero_vad_openvino_16k.onnx",
+]
 
 
 def read(source):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import io
 import os
 import pickle
@@ -204,7 +205,7 @@ def test_bombs_cost_nothing(tmp_path):
     loop = b"\x80\x02}q\x00(X\x01\x00\x00\x00ah\x00X\x01\x00\x00\x00bh\x00u."
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a/data.pkl", loop)
-    with pytest.raises(CorruptFile, match="levels"):
+    with pytest.raises(CorruptFile, match="inside itself"):
         open_source(path)
 
 
@@ -226,10 +227,8 @@ def test_numbers_that_lie_allocate_nothing(tmp_path):
 @example(b"2.")
 @example(b"(0.")
 def test_any_bytes_are_a_pickle_or_a_bad_one(data):
-    try:
+    with contextlib.suppress(BadPickle):
         read_pickle(io.BytesIO(data))
-    except BadPickle:
-        pass
 
 
 values = st.recursive(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
@@ -45,7 +45,7 @@ def test_cdf_is_the_integral_of_the_density(q):
         area = quad(lambda root: 2 * root * mp_pdf(low + root * root, q), 0, np.sqrt(x - low), limit=200)[0]
         assert mp_cdf(x, q) == pytest.approx(area, abs=2e-6)
     assert mp_cdf(low - 1, q) == 0
-    assert mp_cdf(high + 1, q) == 1
+    assert mp_cdf(high + 1, q) == pytest.approx(1)
 
 
 @given(u=st.floats(0.001, 0.999), q=st.floats(0.01, 1.0))
@@ -63,12 +63,14 @@ def test_hill_of_the_law(q, hill):
     assert fit_powerlaw(mp_quantiles(n, round(n / q)), method="hill").alpha == pytest.approx(hill, rel=2e-3)
 
 
-@settings(deadline=None, max_examples=8)
-@given(seed=st.integers(0, 10_000))
-def test_a_random_matrix_follows_it(seed):
-    W = np.random.default_rng(seed).standard_normal((150, 400))
-    evals = np.linalg.svd(W, compute_uv=False)[::-1] ** 2
-    assert np.abs(evals - mp_quantiles(150, 400)).max() < 45  # Tracy–Widom's scale here is 21
+def test_random_matrices_follow_it():
+    rng = np.random.default_rng(0)
+    drawn = [np.linalg.svd(rng.standard_normal((150, 400)), compute_uv=False)[::-1] ** 2 for _ in range(20)]
+    law = mp_quantiles(150, 400)
+    gap = np.mean(drawn, axis=0) - law
+    assert np.abs(gap[:-3]).max() < 0.01 * law[-1]
+    # The largest ones lie below the law's edge by Tracy–Widom's mean, 1.2 of a scale of 21.
+    assert np.abs(gap).max() < 40
 
 
 @pytest.mark.parametrize("q", [0.0, -1.0, 1.5])

@@ -86,4 +86,5 @@ def weighted_kendall(x: ArrayLike, y: ArrayLike) -> float:
     x, y = finite(x, "x").ravel(), finite(y, "y").ravel()
     if same_length(("x", x), ("y", y)) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         raise UndefinedMetric("Weighted τ needs two rows and no constant column")
-    return float(weightedtau(x, y)[0])
+    value: float = weightedtau(x, y)[0]  # type: ignore[assignment]
+    return float(value)

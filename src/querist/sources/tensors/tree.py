@@ -52,6 +52,8 @@ def flatten(
     """
     tree: Tree[T] = Tree()
     count = 0
+    above: set[int] = set()
+    barren: dict[int, Any] = {}  # containers without a tensor, kept so that no other takes their id
 
     def visit(node: Any, path: tuple[str, ...], owner: Any) -> bool:
         nonlocal count
@@ -70,10 +72,17 @@ def flatten(
         if pairs is None:
             tree.others.append((path, f"not a tensor ({_kind(node)})"))
             return False
+        if id(node) in above:
+            raise CorruptFile("The checkpoint holds a container inside itself", value=source)
         before = len(tree.others)
         holds = False
-        for key, value in pairs:
-            holds |= visit(value, (*path, words(key)), node)
+        if id(node) not in barren:
+            above.add(id(node))
+            for key, value in pairs:
+                holds |= visit(value, (*path, words(key)), node)
+            above.discard(id(node))
+            if not holds:
+                barren[id(node)] = node
         if not holds and path:
             del tree.others[before:]
             tree.others.append((path, f"holds no tensor ({len(pairs)} entries)"))

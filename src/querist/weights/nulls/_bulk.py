@@ -9,16 +9,15 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float
 
-from querist.errors import NumericalFailure, ShapeMismatch
-from querist.weights.errors import InvalidSpectrum
-from querist.weights.nulls._marchenko_pastur import mp_cdf, mp_edges, mp_quantile, mp_quantiles
+from querist.errors import NumericalFailure
+from querist.weights.nulls._marchenko_pastur import mp_cdf, mp_edges, mp_quantiles
 from querist.weights.nulls._tracy_widom import TABLES, tw_edge
 
 __all__ = ["MPFit", "bulk_p", "fit_mp"]
 
 LOW, HIGH = 0.1, 0.8
 """Ranks on which the scale is fitted: the lowest tenth bends with the smallest deviation, the top fifth with spikes."""
-ROUNDS, FEWEST = 20, 5
+ROUNDS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,74 +54,39 @@ def fit_mp(evals: Float[np.ndarray, "N"], shape: tuple[int, int], *, count: int 
 
     Source: ours; the edge after Johnstone (2001).
     """
-    evals, N, M = _checked(evals, shape, count)
-    sigma2, spikes, rounds = _scale(evals, N, M, count)
-    n, m = _corrected(N, M, count, spikes)
-    low, high = mp_edges(N / M)
-    plus = sigma2 * M * high
-    tw95, tw99 = (tw_edge(N, M, level, sigma2, count=count) for level in (0.95, 0.99))
-    ks = _distance(evals[: evals.size - spikes], sigma2, n, m)
-    return MPFit(
-        sigma2=sigma2,
-        sigma_mp=math.sqrt(sigma2),
-        lambda_minus=sigma2 * M * low,
-        lambda_plus=plus,
-        tw95=tw95,
-        tw99=tw99,
-        n_spikes_tw95=int(np.count_nonzero(evals > tw95)),
-        n_spikes_tw99=int(np.count_nonzero(evals > tw99)),
-        softrank=plus / max(plus, float(evals[-1])),
-        bulk_ks=ks,
-        bulk_p=bulk_p(ks, n, n / m, count=count),
-        rounds=rounds,
-    )
-
-
-def bulk_ks(evals: Float[np.ndarray, "N"], shape: tuple[int, int]) -> float:
-    """The bulk's distance alone, as fit_mp gives it: what the bundled table is simulated from."""
-    evals, N, M = _checked(evals, shape, 1)
-    sigma2, spikes, _ = _scale(evals, N, M, 1)
-    return _distance(evals[: evals.size - spikes], sigma2, *_corrected(N, M, 1, spikes))
-
-
-def _checked(evals: np.ndarray, shape: tuple[int, int], count: int) -> tuple[np.ndarray, int, int]:
-    """The spectrum as ascending float64, N and M."""
-    values, N, M = np.asarray(evals), min(shape), max(shape)
-    if values.ndim != 1 or values.dtype.kind not in "fiu":
-        raise InvalidSpectrum(
-            "A spectrum is a vector of real numbers",
-            value=f"shape {values.shape}, {values.dtype}",
-            allowed="one dimension, float or integer",
-        )
-    if count < 1 or N < 1 or values.size > N * count:
-        raise ShapeMismatch(
-            "The spectrum does not belong to matrices of this shape",
-            value=f"{values.size} eigenvalues, shape {tuple(shape)}, count {count}",
-            allowed=f"at most {N * count} eigenvalues: the smaller side times the count, both at least 1",
-        )
-    if values.size < FEWEST:
-        raise NumericalFailure(f"{values.size} eigenvalues are too few for a bulk")
-    values = values.astype(np.float64, copy=False)
-    if not (values.min() >= 0 and values.max() < np.inf):
-        i = int(np.flatnonzero(~((values >= 0) & (values < np.inf)))[0])
-        raise InvalidSpectrum(
-            "A spectrum holds finite values that are not negative", value=f"index {i}: {values[i]}", allowed="0 or above"
-        )
-    return (np.sort(values) if (values[1:] < values[:-1]).any() else values), N, M
-
-
-def _scale(evals: np.ndarray, N: int, M: int, count: int) -> tuple[float, int, int]:
-    """Entry variance, spikes taken out, rounds: fit, take out what lies above the edge, fit again, until both agree."""
+    N, M = min(shape), max(shape)
+    if evals.size < 5:
+        raise NumericalFailure(f"{evals.size} eigenvalues are too few for a bulk")
     spikes, rounds, seen = 0, 0, set()
     while True:
         rounds += 1
         sigma2 = _slope(evals, N, M, count, spikes)
         edge = tw_edge(N, M, 0.99, sigma2, count=count)
-        found = min(int(evals.size - np.searchsorted(evals, edge, side="right")), evals.size - FEWEST)
+        found = int(evals.size - np.searchsorted(evals, edge, side="right"))
+        found = min(found, evals.size - 5)
         if found == spikes or rounds == ROUNDS or found in seen:
-            return sigma2, spikes, rounds
+            break
         seen.add(spikes)
         spikes = found
+    left, top = evals[: evals.size - spikes], float(evals[-1])
+    n, m = _corrected(N, M, count, spikes)
+    low, high = mp_edges(N / M)
+    plus = sigma2 * M * high
+    ks = _distance(left, sigma2, n, m)
+    return MPFit(
+        sigma2=sigma2,
+        sigma_mp=math.sqrt(sigma2),
+        lambda_minus=sigma2 * M * low,
+        lambda_plus=plus,
+        tw95=tw_edge(N, M, 0.95, sigma2, count=count),
+        tw99=edge,
+        n_spikes_tw95=int(np.count_nonzero(evals > tw_edge(N, M, 0.95, sigma2, count=count))),
+        n_spikes_tw99=int(np.count_nonzero(evals > edge)),
+        softrank=plus / max(plus, top),
+        bulk_ks=ks,
+        bulk_p=bulk_p(ks, n, n / m, count=count),
+        rounds=rounds,
+    )
 
 
 def _corrected(N: int, M: int, count: int, spikes: int) -> tuple[int, int]:
@@ -145,6 +109,8 @@ def _slope(evals: np.ndarray, N: int, M: int, count: int, spikes: int) -> float:
 
 @lru_cache(maxsize=64)
 def _levels(n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+    from querist.weights.nulls._marchenko_pastur import mp_quantile
+
     u = np.linspace(0.0, 1.0, 4001)
     return u, m * mp_quantile(u, n / m)
 

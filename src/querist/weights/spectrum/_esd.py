@@ -104,8 +104,6 @@ def esd(
         found = _held(as_matrix(W), precision)
     elif getattr(W, "zeros", 0):
         found = _low_rank(W)
-    elif (pieces := _pieces(W)) is not None:
-        return _rescaled(pooled_pieces(pieces, W.shape, precision), normalise, variance)
     elif precision == "fast" or _read_whole(W):
         found = _held(as_matrix(W.load()), precision)  # type: ignore[attr-defined]
     else:
@@ -132,22 +130,6 @@ class _Found:
     divisor: float
     evals: np.ndarray
     method: str
-
-
-def pooled_pieces(
-    pieces: Iterator[tuple[Tensor, Tensor]], shape: tuple[int, ...], precision: Literal["exact", "fast"] = "exact"
-) -> ESD:
-    """Spectrum of a stack that comes piece by piece, each matrix with its multiplicity: unnormalised."""
-    parts, scale, method, error = [np.empty(0)], 0.0, "zero", 0.0
-    for stack, weight in pieces:
-        found = _held(stack, precision)
-        values = np.repeat(found.evals.reshape(len(stack), -1), weight.numpy(), axis=0)
-        parts.append(_normalised(_Found(*_but_evals(found), values.ravel(), found.method), "none", None).evals)
-        scale, method = max(scale, found.scale), found.method if found.scale else method
-    evals = np.sort(np.concatenate(parts))
-    h, d = (int(side) for side in shape)
-    error = _error(method)
-    return ESD(evals, (h, d), evals.size // min(h, d), scale, method, error)
 
 
 def _normalised(found: _Found, normalise: Normalise, variance: float | None) -> ESD:
