@@ -102,25 +102,16 @@ def test_spikes_above_the_threshold_are_found(strength, least):
     assert found / runs >= least
 
 
-def test_the_predicted_p_is_uniform_in_its_lower_tail():
-    """Benjamini-Hochberg needs it there: p <= .01 and p <= .05 as often as they say, within four standard errors."""
+def test_the_predicted_p_is_no_smaller_than_it_may_be():
+    """Benjamini-Hochberg needs P(p <= level) <= level; one null alone is liberal (.019 at .01), the larger of both not."""
     runs = 1500
-    p = np.array(
-        [
-            spike_test(
-                tensor(entries("normal", 60, 40, stream(run, "p"))),
-                nulls=("signflip",),
-                replicas=0,
-                seed=run,
-                screen=False,
-            ).p
-            for run in range(runs)
-        ],
-        dtype=float,
-    )
+    tests = [
+        spike_test(tensor(entries("normal", 60, 40, stream(run, "p"))), replicas=0, seed=run, screen=False)
+        for run in range(runs)
+    ]
+    p = np.array([test.p for test in tests], dtype=float)
     for level in (0.01, 0.05):
-        assert np.mean(p <= level) <= level + 4 * np.sqrt(level * (1 - level) / runs)
-        assert np.mean(p <= level) >= level / 3
+        assert level / 4 <= np.mean(p <= level) <= level
 
 
 def test_false_discoveries_over_a_hundred_layers_stay_below_one_in_twenty():

@@ -87,6 +87,13 @@ def test_xmax_likelihood_is_at_its_maximum():
     assert pytest.approx(np.abs(model - np.arange(kept.size) / kept.size).max(), abs=1e-10) == fit.D
 
 
+def test_all_values_at_xmax():
+    fit = fit_powerlaw([0.5, 7.0, 7.0], xmin=2.0, xmax=7.0)
+    assert fit.alpha is None
+    assert "at xmax" in fit.reason
+    assert fit_powerlaw([0.5, 7.0, 7.0], xmin=2.0).alpha == pytest.approx(1 + 1 / math.log(3.5))
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.floats(0.1, 10), min_size=2, max_size=25).filter(lambda x: np.ptp(x) > 0.01))
 def test_every_bounded_exponent_solves_its_equation(x):

@@ -215,7 +215,7 @@ def test_cutoff_moments_against_quadrature(slope, rate):
 @pytest.mark.parametrize(("slope", "rate"), [(0.5, 0.01), (1.5, 0.2), (-0.7, 1.0), (0.01, 1e-5), (3.0, 1e-4)])
 def test_cutoff_finds_the_parameters_of_its_moments(slope, rate):
     _, ey, ev, *_ = moments(slope, rate)
-    found = fit_cutoff(ey, ev / rate + 1)
+    found = fit_cutoff(ey, ev / rate)
     assert found is not None
     assert found.alpha - 1 == pytest.approx(slope, rel=1e-5, abs=1e-6)
     assert found.rate == pytest.approx(rate, rel=1e-4)
@@ -246,5 +246,15 @@ def test_tails_of_any_width():
     for R, p in fit_powerlaw(wide, xmin=1.0, alternatives="all").ratios.values():
         assert math.isfinite(R)
         assert 0 <= p <= 1
-    with pytest.raises(InvalidSpectrum, match="too wide"):
-        fit_powerlaw(wide * 1e-10, xmin=1e-300, alternatives="all")
+    fit = fit_powerlaw(wide * 1e-10, xmin=1e-300, alternatives="all")
+    assert fit.ratios == {}
+    assert any("No other law was compared: the tail runs from 1e-300" in words for words in fit.warnings)
+    with pytest.raises(InvalidSpectrum, match="runs from"):
+        compare_tail(wide, 2.0, 1e-300)
+
+
+def test_a_tail_of_one_value():
+    fit = fit_powerlaw([1.0, 5.0, 5.0], xmin=2.0, alternatives="all")
+    assert fit.alpha is not None
+    assert fit.comparisons == ()
+    assert any("one value, 5" in words for words in fit.warnings)

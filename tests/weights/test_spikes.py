@@ -229,6 +229,7 @@ def test_a_stack_is_pooled():
     test = spike_test(tensor(stack))
     assert (test.verdict, test.n_spikes) == ("yes", 1)
     assert test.lambda_max == pytest.approx(squares(tensor(stack))[-1])
+    assert [found.n_spikes for found in spike_test(tensor(stack), deflate=True).rounds] == [1, 0]
 
 
 def test_a_spectrum_of_ones_own_serves_what_is_no_plain_matrix():

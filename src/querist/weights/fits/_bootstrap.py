@@ -10,6 +10,7 @@ from jaxtyping import Float
 from querist.statistics import rank_p, stream
 from querist.weights.fits._bounded import quantile
 from querist.weights.fits._fit import PLFit
+from querist.weights.fits._ladder import log_over
 from querist.weights.fits._zeta import zeta_sum
 
 __all__ = ["bootstrap_p", "draw_tail"]
@@ -50,7 +51,8 @@ def draw_tail(fit: PLFit, size: int, rng: np.random.Generator) -> Float[np.ndarr
     if fit.discrete:
         return _zeta_quantile(u, fit.alpha, fit.xmin)
     if fit.bounded:
-        return np.minimum(fit.xmin * np.exp(quantile(u, np.log(fit.xmax / fit.xmin), fit.alpha - 1)), fit.xmax)
+        span = float(log_over(np.array([fit.xmax]), fit.xmin)[0])
+        return np.minimum(fit.xmin * np.exp(quantile(u, span, fit.alpha - 1)), fit.xmax)
     return np.exp(np.minimum(np.log(fit.xmin) - np.log(u) / (fit.alpha - 1), LARGEST))
 
 

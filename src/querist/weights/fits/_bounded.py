@@ -67,7 +67,7 @@ def _mean(t: Float[np.ndarray, "n"]) -> np.ndarray:
     near = t < SERIES_BELOW
     far = np.where(near, 1.0, np.minimum(t, 700.0))
     value = 1 / np.where(near, 1.0, t) - 1 / np.expm1(far)
-    square = t * t
+    square = np.minimum(t, 1.0) ** 2
     series = 0.5 - t / 12 * (1 - square / 60 * (1 - square / 42 * (1 - square / 40)))
     return np.where(near, series, value)
 
@@ -78,7 +78,7 @@ def _variance(t: Float[np.ndarray, "n"]) -> np.ndarray:
     near = t < SERIES_BELOW
     far = np.where(near, 1.0, np.minimum(t, 700.0))
     value = 1 / np.where(near, 1.0, t) ** 2 - 1 / (4 * np.sinh(far / 2) ** 2)
-    square = t * t
+    square = np.minimum(t, 1.0) ** 2
     series = (1 - square / 20 * (1 - 5 * square / 126)) / 12
     return np.where(near, series, value)
 
@@ -89,7 +89,7 @@ def _solve(share: Float[np.ndarray, "n"]) -> np.ndarray:
     The mean falls and is convex for t > 0 and lies above ½ − t/12, so Newton's method from 12·(½ − share) only ever moves
     right, and at least doubles t while it is far away: 60 steps reach t = 1e15.
     """
-    low = np.minimum(share, 1 - share)
+    low = np.maximum(np.minimum(share, 1 - share), 1e-16)
     t = 12 * (0.5 - low)
     for _ in range(60):
         step = (_mean(t) - low) / _variance(t)

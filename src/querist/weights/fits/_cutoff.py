@@ -25,16 +25,15 @@ class Cutoff:
     log_likelihood: float
 
 
-def fit_cutoff(mean_y: float, mean_x: float) -> Cutoff | None:
-    """The maximum likelihood from the sufficient statistics mean(ln x) and mean(x); None where the rate is 0.
+def fit_cutoff(mean_y: float, mean_u: float) -> Cutoff | None:
+    """The maximum likelihood from the sufficient statistics mean(ln x) and mean(x − 1); None where the rate is 0.
 
     In y the family is exponential, with natural parameters slope = alpha − 1 and rate: the log likelihood is concave, and its
     gradient and Hessian are the means and covariances of (y, rate·(e^y − 1)), from `moments`. Newton's method, steps halved until
-    the likelihood rises; the rate is kept positive. With slope 1/mean(y) > 1 and mean(x) at least slope/(slope − 1), the
+    the likelihood rises; the rate is kept positive. With slope 1/mean(y) > 1 and mean(x − 1) at least 1/(slope − 1), the
     likelihood falls from rate 0 on, and the power law is the maximum.
     """
     start = 1 / mean_y
-    mean_u = mean_x - 1
     if start > 1 and mean_u >= 1 / (start - 1):
         return None
     slope, rate = 0.5 * start, 0.5 / mean_u
@@ -79,7 +78,7 @@ def moments(slope: float, rate: float) -> tuple[float, float, float, float, floa
     y = np.concatenate((begin + (NODES + 1) * left, turn + (NODES + 1) * right))
     weight = np.concatenate((WEIGHTS * left, WEIGHTS * right))
     v = rate * np.expm1(y) if end < 700 else np.exp(y + math.log(rate)) - rate
-    mass = weight * np.exp(-slope * y - v - top)
+    mass = weight * np.exp(np.minimum(-slope * y - v - top, 1.0))  # above 0 by rounding only, at slopes of 1e15
     total = float(mass.sum())
     mass /= total
     ey, ev = float(mass @ y), float(mass @ v)

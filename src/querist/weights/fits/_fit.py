@@ -12,6 +12,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from querist.weights.fits._bounded import Bounded, log_mass, share_above
+from querist.weights.fits._ladder import log_over
 from querist.weights.fits._likelihood import Comparison
 from querist.weights.fits._pruned import NEAR, Tail, distances
 from querist.weights.fits._zeta import Zeta, zeta_sum
@@ -131,12 +132,12 @@ def ccdf_fit(fit: PLFit, x: ArrayLike) -> Float[np.ndarray, "..."]:
         return share
     inside = _inside(fit, x)
     at, slope = x[inside], fit.alpha - 1
-    y = np.log(at) - math.log(fit.xmin)
+    y = log_over(at, fit.xmin)
     if isinstance(fit.tail, Zeta):
         ratio = np.exp(-fit.alpha * y)
         share[inside] = ratio * zeta_sum(fit.alpha, at)[0] / zeta_sum(fit.alpha, fit.xmin)[0]
     elif isinstance(fit.tail, Bounded):
-        share[inside] = share_above(y, math.log(fit.xmax) - math.log(fit.xmin), slope)
+        share[inside] = share_above(y, float(log_over(np.array([fit.xmax]), fit.xmin)[0]), slope)
     else:
         share[inside] = np.exp(-slope * y)
     return share
@@ -152,11 +153,11 @@ def density_fit(fit: PLFit, x: ArrayLike) -> Float[np.ndarray, "..."]:
     if fit.alpha is None or fit.xmin is None or fit.xmax is None:
         return density
     inside = _inside(fit, x)
-    slope, y = fit.alpha - 1, np.log(x[inside]) - math.log(fit.xmin)
+    slope, y = fit.alpha - 1, log_over(x[inside], fit.xmin)
     if isinstance(fit.tail, Zeta):
         log = -fit.alpha * y - math.log(float(zeta_sum(fit.alpha, fit.xmin)[0]))
     elif isinstance(fit.tail, Bounded):
-        log = -fit.alpha * y - math.log(fit.xmin) - log_mass(math.log(fit.xmax) - math.log(fit.xmin), slope)
+        log = -fit.alpha * y - math.log(fit.xmin) - log_mass(float(log_over(np.array([fit.xmax]), fit.xmin)[0]), slope)
     else:
         log = -fit.alpha * y + math.log(slope) - math.log(fit.xmin)
     density[inside] = np.exp(np.minimum(log, 709.0))  # e^709 is the last float64: an xmin of 1e-320 has such densities

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from querist.weights.errors import InvalidSpectrum
 
-__all__ = ["Ladder", "Values", "build", "log_ratio", "positive"]
+__all__ = ["Ladder", "Values", "build", "log_over", "log_ratio", "positive"]
 
 
 class Values(NamedTuple):
@@ -124,3 +124,11 @@ def log_ratio(x: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
         np.subtract(np.log(x[:near]), np.log(top), out=log[:near])
     np.log1p((x[near:] - top) / top, out=log[near:])
     return log
+
+
+def log_over(x: Float[np.ndarray, "N"], start: float) -> Float[np.ndarray, "N"]:
+    """ln(x / start) of values in any order; accurate where they are close and where the quotient would overflow."""
+    y = np.log(x) - np.log(start)
+    near = x < 2 * start
+    y[near] = np.log1p((x[near] - start) / start)
+    return y

@@ -12,10 +12,19 @@ from jaxtyping import Float
 from querist.errors import UnknownName
 from querist.weights.errors import InvalidSpectrum
 from querist.weights.fits._cutoff import fit_cutoff
+from querist.weights.fits._ladder import log_over
 from querist.weights.fits._lognormal import fit_lognormal
 from querist.weights.fits._stretched import fit_stretched
 
-__all__ = ["ALTERNATIVES", "DEFAULT_ALTERNATIVES", "Comparison", "alternative_names", "compare_tail", "vuong"]
+__all__ = [
+    "ALTERNATIVES",
+    "DEFAULT_ALTERNATIVES",
+    "Comparison",
+    "alternative_names",
+    "compare_tail",
+    "incomparable",
+    "vuong",
+]
 
 DEFAULT_ALTERNATIVES = ("exponential", "lognormal")
 ALTERNATIVES = ("exponential", "lognormal", "truncated", "stretched")
@@ -45,10 +54,10 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """x in units of xmin, y = ln x, and the log density of y under the power law."""
+    """u = x/xmin − 1, y = ln(x/xmin), and the log density of y under the power law."""
 
     xmin: float
-    x: np.ndarray
+    u: np.ndarray
     y: np.ndarray
     slope: float
     power: np.ndarray
@@ -79,24 +88,29 @@ def compare_tail(
     sufficient statistics with 48-point quadrature. No general minimiser. alpha must be the maximum likelihood
     exponent, as `fit_powerlaw` gives it.
 
-    Raises UnknownName, and InvalidSpectrum for a tail whose ends have a ratio above e^700.
+    Raises UnknownName, and InvalidSpectrum for a tail that is one value or whose ends have a ratio above e^700.
 
     Source: Vuong (1989); Clauset, Shalizi & Newman (2009), section 5 and appendix C. For lognormal and stretched exponential the
     power law is a limit of the family, reached where mean(y²) >= 2·mean(y)² with y = ln(x/xmin); R is then exactly 0, where
     a minimiser stops at some very small value.
     """
     chosen = alternative_names(names)
-    if math.log(tail[-1]) - math.log(xmin) > WIDEST:
-        raise InvalidSpectrum(
-            "The tail is too wide to compare laws on it",
-            value=f"{xmin:g} to {tail[-1]:g}",
-            allowed=f"a ratio up to e^{WIDEST}",
-            mend="Values that are rounding errors are no tail: set them to zero",
-        )
-    y = np.log(tail / xmin)
+    reason = incomparable(tail, xmin)
+    if reason:
+        raise InvalidSpectrum("No other law can be compared", value=reason)
+    y = log_over(tail, xmin)
     slope = alpha - 1
-    shared = _Tail(xmin, tail / xmin, y, slope, math.log(slope) - slope * y)
+    shared = _Tail(xmin, (tail - xmin) / xmin, y, slope, math.log(slope) - slope * y)
     return tuple(_LAWS[name](shared) for name in chosen)
+
+
+def incomparable(tail: Float[np.ndarray, "m"], xmin: float) -> str | None:
+    """Why no other law has a likelihood on this ascending tail; None where they all do."""
+    if math.log(tail[-1]) - math.log(xmin) > WIDEST:
+        return f"the tail runs from {xmin:.3g} to {tail[-1]:.3g}, a ratio above e^{WIDEST}"
+    if tail[-1] - tail[0] <= 1e-12 * tail[-1]:
+        return f"the tail is one value, {tail[-1]:.6g}, on which a narrow law has any likelihood"
+    return None
 
 
 def vuong(tail: Float[np.ndarray, "m"], alpha: float, xmin: float, alternative: str) -> tuple[float, float]:
@@ -118,10 +132,9 @@ def _normalised(name: str, tail: _Tail, other: np.ndarray, parameters: Mapping[s
 
 
 def _exponential(tail: _Tail) -> Comparison:
-    excess = tail.x - 1
-    rate = 1 / float((excess / excess.size).sum())
+    rate = 1 / float((tail.u / tail.u.size).sum())
     # Density of y = ln x is that of x times x.
-    return _normalised("exponential", tail, math.log(rate) - rate * excess + tail.y, {"rate": rate / tail.xmin})
+    return _normalised("exponential", tail, math.log(rate) - rate * tail.u + tail.y, {"rate": rate / tail.xmin})
 
 
 def _lognormal(tail: _Tail) -> Comparison:
@@ -142,7 +155,7 @@ def _stretched(tail: _Tail) -> Comparison:
 
 
 def _truncated(tail: _Tail) -> Comparison:
-    found = fit_cutoff(float(tail.y.mean()), float((tail.x / tail.x.size).sum()))
+    found = fit_cutoff(float(tail.y.mean()), float((tail.u / tail.u.size).sum()))
     gain = 0.0
     if found is not None:
         gain = tail.y.size * (found.log_likelihood - (math.log(tail.slope) - tail.slope * float(tail.y.mean())))

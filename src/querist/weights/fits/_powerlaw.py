@@ -17,7 +17,7 @@ from querist.weights.fits._bounded import bounded
 from querist.weights.fits._fit import Candidates, PLFit
 from querist.weights.fits._grid import grid_search
 from querist.weights.fits._ladder import Values, build, log_ratio, positive
-from querist.weights.fits._likelihood import alternative_names, compare_tail
+from querist.weights.fits._likelihood import alternative_names, compare_tail, incomparable
 from querist.weights.fits._pruned import NEAR, Z95, Found, Pareto, Tail, distance, distances, search
 from querist.weights.fits._signs import MOST, ends_early, fingers
 from querist.weights.fits._zeta import zetas
@@ -82,7 +82,12 @@ def fit_powerlaw(
         return fit
     more: dict[str, Any] = {}
     if names:
-        more["comparisons"] = compare_tail(x[x.size - fit.n_tail :], fit.alpha, fit.xmin, names)
+        tail = x[x.size - fit.n_tail :]
+        reason = incomparable(tail, fit.xmin)
+        if reason:
+            more["warnings"] = (*fit.warnings, f"No other law was compared: {reason}.")
+        else:
+            more["comparisons"] = compare_tail(tail, fit.alpha, fit.xmin, names)
     if bootstrap:
         from querist.weights.fits._bootstrap import bootstrap_p
 
@@ -169,6 +174,8 @@ def _fitted(
     if ladder is None:
         where = f" from xmin {xmin:g} on" if xmin is not None else ""
         return _nothing(base, f"fewer than two distinct positive values{where}")
+    if xmin is not None and xmax is not None and ladder.x.size == 2 and ladder.x[1] == xmax:
+        return _nothing(base, "every value lies at xmax, where no exponent is large enough")
     tail: Tail = (
         zetas(ladder) if discrete else bounded(ladder, xmax) if xmax is not None else Pareto(ladder, ladder.slope)
     )
@@ -247,8 +254,11 @@ def _told(
 
 
 def _near_peak(x: np.ndarray, values: np.ndarray, rule: PeakRule) -> np.ndarray:
-    counts, edges = np.histogram(np.log10(x), bins=100)
-    mode = float(10 ** edges[int(counts.argmax())])
+    logs = np.log10(x)
+    mode = float(x[0])
+    if logs[-1] - logs[0] > 1e-12:  # closer values fall into one bin, and numpy refuses to cut it
+        counts, edges = np.histogram(logs, bins=100)
+        mode = float(10 ** edges[int(counts.argmax())])
     low = 0.95 * mode if rule == "like-with-like" else math.log10(0.95 * mode)
     return np.flatnonzero((values >= low) & (values <= 1.5 * mode))
 

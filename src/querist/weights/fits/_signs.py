@@ -47,12 +47,12 @@ def fingers(top: Float[np.ndarray, "m"], slope: float) -> int:
 
 
 def _gamma_below(shape: int, value: float) -> float:
-    """P(Gamma(shape) <= value), by its series, which does not cancel where it is small."""
+    """P(Gamma(shape) <= value), by its series, which does not cancel where it is small; a lower bound once above LEVEL."""
     if value <= 0:
         return 0.0
     term = math.exp(-value + shape * math.log(value) - math.lgamma(shape + 1))
     total, n = term, shape
-    while term > 1e-16 * total and n < 1000:
+    while total < LEVEL and term > 1e-16 * total:
         n += 1
         term *= value / n
         total += term

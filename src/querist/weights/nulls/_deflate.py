@@ -15,7 +15,7 @@ def without_top(W: Tensor, edge: float) -> tuple[Tensor, Float[np.ndarray, "N"],
 
     W: [h, d] or [count, h, d], not changed; the result is float32 or float64. The components removed leave zeros, which
     are not among the eigenvalues returned (ascending, float64, pooled). The shape returned is that of a matrix of noise
-    with as many degrees of freedom: k components less on both sides, k averaged over a stack.
+    with as many degrees of freedom: k components less on both sides, k their number per matrix of a stack, rounded down.
     """
     stack = (W if W.ndim == 3 else W.unsqueeze(0)).double()
     X = stack if stack.shape[1] <= stack.shape[2] else stack.transpose(1, 2)
@@ -27,7 +27,7 @@ def without_top(W: Tensor, edge: float) -> tuple[Tensor, Float[np.ndarray, "N"],
     spikes = vectors * above.unsqueeze(1)
     left = X - spikes @ (spikes.transpose(1, 2) @ X)
     left = left if stack.shape[1] <= stack.shape[2] else left.transpose(1, 2)
-    k = round(int(above.sum()) / len(stack))
+    k = int(above.sum()) // len(stack)
     dtype = W.dtype if W.dtype in (torch.float32, torch.float64) else torch.float32
     kept = np.sort(values[~above].cpu().numpy())
     h, d = stack.shape[1:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -27,6 +28,7 @@ _ONE_SORT = 1 << 23
 _CHUNK = 1 << 20
 _FLIP_CHUNK = 1 << 16
 _BUCKET_BITS = 8
+_HIGH = 1 if sys.byteorder == "little" else 0
 # Replicas drawn and put through Lanczos together: small ones pay mostly for calls (128x256: 3.1 floors each alone, .9
 # together), but a batch beyond the second-level cache costs more than it saves (384x384: .37 and .50).
 _BATCH_BYTES = 1 << 20
@@ -86,16 +88,16 @@ def _shuffled(bits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def _shuffled_in_two_rounds(bits: np.ndarray, seed: int, keys: np.random.Generator) -> np.ndarray:
     """Each entry to one of 256 buckets at random, then each bucket shuffled: exact, 9 to 40 MB beside the result."""
-    buckets, shift = 1 << _BUCKET_BITS, np.uint64(64 - _BUCKET_BITS)
+    buckets = 1 << _BUCKET_BITS
     sizes = np.zeros(buckets, dtype=np.int64)
     for begin in range(0, bits.size, _CHUNK):
-        drawn = keys.integers(0, 2**64, size=min(_CHUNK, bits.size - begin), dtype=np.uint64)
-        sizes += np.bincount((drawn >> shift).astype(np.int64), minlength=buckets)
+        drawn = _keys(min(_CHUNK, bits.size - begin), keys)
+        sizes += np.bincount(drawn >> np.uint32(32 - _BUCKET_BITS), minlength=buckets)
     ends = np.cumsum(sizes)
     free = ends - sizes
     out = np.empty_like(bits)
     again = np.random.Generator(np.random.SFC64(seed))  # the same buckets as were counted
-    cuts = np.arange(1, buckets, dtype=np.uint64) << shift
+    cuts = np.arange(1, buckets, dtype=np.uint64) << np.uint64(64 - _BUCKET_BITS)
     for begin in range(0, bits.size, _CHUNK):
         pairs = _sorted_pairs(bits[begin : begin + _CHUNK], again)
         bounds = np.concatenate([[0], np.searchsorted(pairs, cuts), [pairs.size]])
@@ -110,12 +112,16 @@ def _shuffled_in_two_rounds(bits: np.ndarray, seed: int, keys: np.random.Generat
     return out
 
 
-def _sorted_pairs(bits: np.ndarray, keys: np.random.Generator) -> np.ndarray:
-    """Values behind random keys in the high bits, sorted. Equal keys (one pair in 4e9) go by value."""
-    width = np.uint64(8 * bits.itemsize)
-    pairs = keys.integers(0, 2**64, size=bits.size, dtype=np.uint64)
-    pairs &= ~((np.uint64(1) << width) - np.uint64(1))
-    pairs |= bits
+def _keys(size: int, rng: np.random.Generator) -> np.ndarray:
+    return rng.integers(0, 2**64, size=(size + 1) // 2, dtype=np.uint64).view(np.uint32)[:size]
+
+
+def _sorted_pairs(bits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Values behind random 32-bit keys, sorted. Equal keys (one pair in 4e9) go by value."""
+    pairs = np.empty(bits.size, dtype=np.uint64)
+    halves = pairs.view(np.uint32)
+    halves[_HIGH::2] = _keys(bits.size, rng)
+    halves[1 - _HIGH :: 2] = bits
     pairs.sort()
     return pairs
 

@@ -60,7 +60,7 @@ def spike_test(
     W, nulls, shape = _checked(W, nulls, replicas, rank_replicas, deflate, spectrum, shape)
     whole = spectrum or pooled
     evals = np.asarray(whole(W) if evals is None else evals, dtype=np.float64)
-    count = max(1, evals.size // min(shape))
+    count = max(1, -(-evals.size // min(shape)))
     fit = fit_mp(evals, shape, count=count) if fit is None else fit
     top = float(evals[-1])
     spectra = {null: tuple(full_replicas(W, null, replicas, seed, layer, spectrum=spectrum)) for null in nulls}
