@@ -13,7 +13,7 @@ from querist.sources.tensors import open_source
 from querist.weights import scan
 
 PLAIN = {"nulls": (), "farms": False}
-ONE_SHUFFLE = {"nulls": ("shuffle",), "replicas": 1, "rank_replicas": 19}
+ONE_SHUFFLE = {"nulls": ("shuffle",), "replicas": 1, "rank_replicas": 0}
 
 
 def floor(weights: Mapping[str, torch.Tensor]) -> None:

@@ -212,6 +212,11 @@ def test_every_option_is_heard():
         == 10
     )
     assert scan(W, rank_replicas=39).tables["null_draws"].filter(pl.col("null") == "signflip").height == 39
+    unranked = scan(W, rank_replicas=0)
+    assert verdicts(unranked, "spikes")["w"] == "cannot say"
+    assert unranked.tables["null_draws"].filter(pl.col("null") == "signflip").height == 3
+    with pytest.raises(BadOption, match="19"):
+        scan(W, rank_replicas=5)
     with pytest.raises(UnknownName, match="w"):
         scan(W, include=("nothing*",))
     with pytest.raises(UnknownName, match="min_side"):

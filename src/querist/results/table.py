@@ -69,12 +69,13 @@ class TableSpec:
             frame = pl.DataFrame(data, schema=schema, strict=False) if not unknown else pl.DataFrame(schema=schema)
         if unknown:
             raise InvariantBroken(f"table {self.name} has no column {', '.join(sorted(unknown))}")
-        absent = [pl.lit(None).cast(kind).alias(name) for name, kind in schema.items() if name not in frame.columns]
-        frame = frame.with_columns(absent).select(pl.col(name).cast(kind) for name, kind in schema.items())
-        floats = [name for name, kind in schema.items() if kind == pl.Float64()]
-        frame = frame.with_columns(
-            pl.when(pl.col(name).is_finite()).then(pl.col(name)).otherwise(None).alias(name) for name in floats
-        )
+        if dict(frame.schema) != schema:
+            absent = [pl.lit(None).cast(kind).alias(name) for name, kind in schema.items() if name not in frame.columns]
+            frame = frame.with_columns(absent).select(pl.col(name).cast(kind) for name, kind in schema.items())
+        floats = pl.col([name for name, kind in schema.items() if kind == pl.Float64()])
+        # Rows come through here more than once (unit, join, answer); most have nothing to replace.
+        if frame.height and pl.Float64() in schema.values() and not all(frame.select(floats.is_finite().all()).row(0)):
+            frame = frame.with_columns(pl.when(floats.is_finite()).then(floats).otherwise(None).name.keep())
         if self.key and frame.select(self.key).is_duplicated().any():
             raise InvariantBroken(f"table {self.name} has two rows with the same {', '.join(self.key)}")
         return frame

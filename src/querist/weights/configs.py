@@ -31,7 +31,12 @@ class ScanOptions(StudyConfig):
     split: bool = Field(default=True, description="Split fused matrices (q, k, v; recurrent gates) into their parts.")
     nulls: tuple[Null, ...] = Field(default=NULLS, description="Resampling nulls: shuffle, signflip, or none of them.")
     replicas: int = Field(default=3, ge=1, le=99, description="Full spectra drawn from each null.")
-    rank_replicas: int = Field(default=19, ge=19, le=999, description="Largest eigenvalues drawn from each null.")
+    rank_replicas: int = Field(
+        default=19,
+        ge=0,
+        le=999,
+        description="Largest eigenvalues drawn from each null: at least 19, or 0 for no rank test.",
+    )
     fit: Literal["csn", "hill", "peak"] = Field(default="csn", description="Which power-law fit gives `alpha`.")
     farms: bool = Field(default=False, description="Also the exponent of fixed-aspect-ratio submatrices (FARMS).")
     ratios: Literal["none", "default", "all"] = Field(
@@ -55,6 +60,13 @@ class ScanOptions(StudyConfig):
     target_sparsity: float | None = Field(
         default=None, gt=0, lt=1, description="Share of weights to prune over all layers; advise=alpha-pruning."
     )
+
+    @field_validator("rank_replicas")
+    @classmethod
+    def _enough_for_a_level(cls, value: int) -> int:
+        if 0 < value < 19:
+            raise ValueError("at least 19, or 0 for no rank test")
+        return value
 
     @field_validator("nulls")
     @classmethod

@@ -164,7 +164,7 @@ def _nulls(
             samples[words] = values
     if len(samples) == 1:
         return None
-    data, layout = histogram(samples, Axes("eigenvalue λ", "density", log="x"))
+    data, layout = histogram(samples, Axes("eigenvalue λ", "density", log="xy"))
     caption = (
         "Shuffling keeps the entries and loses all else; random signs also keep the scale of every row and column. Where "
         f"the three agree, nothing was learned that shows here. Distance to shuffled copies {_g(row['shuffle_distance'])}, "

@@ -118,7 +118,10 @@ def lay_out(
         f"{len(rows)} matrices of {address}. Every number stands beside what the same computation gives on a random matrix "
         "of the same shape, on shuffled copies, or on copies with random signs."
     )
-    return Layout("What did training leave in these weights?", lead, tuple(sections), SCAN_TABLES, SCAN_QUESTIONS)
+    short = address.rstrip("/").rpartition("/")[2]
+    return Layout(
+        f"What did training leave in the weights of {short}?", lead, tuple(sections), SCAN_TABLES, SCAN_QUESTIONS
+    )
 
 
 def _literal(name: str) -> str:

@@ -87,6 +87,11 @@ def _spikes(row: Row, draws: Draws, nulls: Sequence[str]) -> Finding:
     if rank is None and count == 0 and not row["n_spikes_tw"]:
         because = f"The largest eigenvalue, {largest:.4g}, does not pass the .95 edge of noise of this size."
         return _finding(row, ask.SPIKES, "no", because, 0, **numbers)
+    if rank is None and nulls:
+        because = (
+            f"{row['n_spikes_tw']} eigenvalues pass the Tracy–Widom edge; no rank test against copies was asked for."
+        )
+        return _finding(row, ask.SPIKES, "cannot say", because, count, **numbers)
     told = _copies(draws, largest)
     if len(nulls) < 2:
         missing = "Neither null was drawn" if not nulls else f"Only the null {nulls[0]} was drawn"
