@@ -289,6 +289,23 @@ def test_a_source_that_is_not_there():
         scan("absent/model.safetensors")
 
 
+def test_a_streamed_matrix_gives_the_same_row_and_finds_its_damage(monkeypatch):
+    from querist.weights.studies import measure
+
+    W = torch.from_numpy(spiked(90, 40, strengths=(3.0,)))
+    whole = scan({"w": W}, nulls=()).table
+    monkeypatch.setattr(measure, "STREAM_BYTES", 0)
+    streamed = scan({"w": W}, nulls=()).table
+    assert streamed["alpha"][0] == pytest.approx(whole["alpha"][0], rel=1e-9)
+    assert streamed["rank"][0] == whole["rank"][0]
+    assert streamed["n_spikes_tw"][0] == whole["n_spikes_tw"][0] == 1
+    broken = W.clone()
+    broken[70, 3] = float("inf")
+    row = scan({"w": broken}, nulls=()).table.to_dicts()[0]
+    assert row["status"] == "nonfinite"
+    assert "the first at (70, 3)" in row["reason"]
+
+
 def test_input_arrays_are_not_changed():
     W = spiked(64, 48)
     before = W.copy()

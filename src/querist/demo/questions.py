@@ -27,11 +27,11 @@ def _weights(out: Path, **options: Any) -> Iterator[str]:
 
     for folder, name in CHECKPOINTS.items():
         try:
-            source = locate(name)
+            locate(name)
         except SourceNotFound as error:
             yield f"Passed over: {error}"
             continue
-        result = scan(str(source), out=out / folder, **options)
+        result = scan(name, out=out / folder, **options)
         yield f"{out / folder / 'report.html'}: {_told(result.findings)}"
 
 

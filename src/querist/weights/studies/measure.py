@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from querist.errors import BadValues, NumericalFailure, QueristError
+from querist.errors import BadValues, NonFinite, NumericalFailure, QueristError
 from querist.weights.configs import ScanConfig
 from querist.weights.fits import PLFit, erg, farms, fit_powerlaw
 from querist.weights.nulls import (
@@ -38,8 +38,9 @@ RATIOS: dict[str, tuple[str, ...]] = {
     "all": ("exponential", "lognormal", "truncated", "stretched"),
 }
 ENTRY_EDGES = np.linspace(-6.0, 6.0, 61)
-STREAM_BYTES = 256 << 20
+STREAM_BYTES = 64 << 20
 """Matrices larger than this are read in row blocks where nothing needs them whole."""
+BLOCK_BYTES = 32 << 20
 
 
 @dataclass
@@ -90,14 +91,16 @@ def _fill(matrix: LayerMatrix, config: ScanConfig, measured: Measured) -> None:
     streamed = matrix.streams and not _needs_whole(config) and _bytes(matrix) > STREAM_BYTES
     W: Tensor | None = None
     if streamed:
-        spectrum = esd(matrix)  # raises NonFinite, which the caller turns into a row
+        try:
+            spectrum = esd(matrix)
+        except NonFinite:
+            _damaged(row, *_nonfinite_blocks(matrix))
+            return
     else:
         W = matrix.load()
         count, index = nonfinite(W)
         if count:
-            where = ", ".join(str(i) for i in index or ())
-            row |= {"status": "nonfinite", "n_nonfinite": count}
-            row["reason"] = f"{count} NaN or infinite entries, the first at ({where})"
+            _damaged(row, count, index)
             return
         approximate = config.approx == "always" or (
             config.approx == "auto" and row["N"] > config.exact_side and W.device.type == "cpu"
@@ -129,6 +132,22 @@ def _fill(matrix: LayerMatrix, config: ScanConfig, measured: Measured) -> None:
         measured.entries = _entries(matrix.layer_id, W)
         if config.farms:
             _add_farms(W, matrix, row)
+
+
+def _damaged(row: dict[str, Any], count: int, index: tuple[int, ...] | None) -> None:
+    where = ", ".join(str(i) for i in index or ())
+    row |= {"status": "nonfinite", "n_nonfinite": count}
+    row["reason"] = f"{count} NaN or infinite entries, the first at ({where})"
+
+
+def _nonfinite_blocks(matrix: LayerMatrix) -> tuple[int, tuple[int, ...] | None]:
+    total, first, begin = 0, None, 0
+    for block in matrix.blocks(BLOCK_BYTES):
+        count, index = nonfinite(block)
+        if index is not None and first is None:
+            first = (begin + index[0], *index[1:])
+        total, begin = total + count, begin + len(block)
+    return total, first
 
 
 def _needs_whole(config: ScanConfig) -> bool:
