@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from querist.errors import NumericalFailure
+from querist.errors import BadOption, NumericalFailure, ShapeMismatch
 from querist.sources.datasets.matrices import gaussian, spiked
-from querist.weights.nulls import bulk_p, fit_mp, mp_quantiles
+from querist.weights.errors import InvalidSpectrum
+from querist.weights.nulls import bulk_p, fit_mp, mp_quantiles, tw_edge
 from querist.weights.nulls._simulate import wishart_eigenvalues
 
 
@@ -58,11 +59,35 @@ def test_softrank_never_exceeds_one():
     assert 0 < fit_mp(spectrum(gaussian(400, 400)), (400, 400)).softrank <= 1
 
 
+def test_the_same_spikes_at_ten_times_the_scale():
+    W = gaussian(120, 200).astype(float)
+    one, other = fit_mp(spectrum(W), W.shape), fit_mp(spectrum(10 * W), W.shape)
+    assert (one.n_spikes_tw95, one.n_spikes_tw99) == (other.n_spikes_tw95, other.n_spikes_tw99)
+
+
+def at_level(p, N, q):
+    """The bulk distance whose p is this, by bisection."""
+    low, high = 0.0, 20.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if bulk_p(middle, N, q) > p else (low, middle)
+    return low
+
+
 @pytest.mark.parametrize(("N", "q99"), [(50, 2.7), (100, 3.1), (200, 3.3), (300, 3.4), (400, 3.7)])
 def test_the_table_gives_the_reference_quantiles(N, q99):
-    assert bulk_p(q99 + 0.45, N, 0.5) < 0.01
-    assert bulk_p(q99 - 0.45, N, 0.5) > 0.01
-    assert bulk_p(0.4 + 0.5 * np.log(N) + 0.45, N, 0.5) < 0.05
+    """Given to one digit from fewer draws: ours lie up to .25 above, and on .65 + ½·ln N within .25."""
+    assert at_level(0.01, N, 0.5) == pytest.approx(q99, abs=0.25)
+    assert at_level(0.01, N, 0.5) == pytest.approx(0.65 + 0.5 * np.log(N), abs=0.25)
+    assert at_level(0.05, N, 0.5) == pytest.approx(0.4 + 0.5 * np.log(N), abs=0.2)
+
+
+def test_p_is_uniform_where_it_was_not_simulated():
+    """Size and ratio between those of the table, other draws: the whole of the distribution, not only its tail."""
+    rng = np.random.default_rng(11)
+    p = np.array([fit_mp(wishart_eigenvalues(80, 130, rng), (80, 130)).bulk_p for _ in range(3000)])
+    for level in (0.75, 0.5, 0.2, 0.05):
+        assert np.mean(p < level) == pytest.approx(level, abs=3.5 * np.sqrt(level * (1 - level) / 3000) + 0.1 * level)
 
 
 def test_p_falls_and_reaches_far():
@@ -72,26 +97,109 @@ def test_p_falls_and_reaches_far():
     assert 0 < values[-1] < 1e-6
 
 
-@pytest.mark.parametrize("evals", [np.zeros(30), np.concatenate([np.zeros(28), [1.0, 2.0]]), np.array([1.0, 2.0, 3.0])])
+@given(N=st.integers(2, 20_000), q=st.floats(1e-4, 1), count=st.integers(1, 50), ks=st.floats(0, 40))
+def test_p_is_a_probability_that_falls_with_ks_and_rises_with_size(N, q, count, ks):
+    p = bulk_p(ks, N, q, count=count)
+    assert 0 <= p <= 1
+    assert bulk_p(ks + 0.5, N, q, count=count) <= p
+    assert bulk_p(ks, 2 * N, q, count=count) >= p
+    assert bulk_p(ks, N, q, count=count + 1) >= p
+
+
+def test_beyond_the_table_is_told():
+    assert not fit_mp(mp_quantiles(1024, 1100), (1024, 1100)).bulk_extrapolated
+    assert fit_mp(mp_quantiles(1025, 1100), (1025, 1100)).bulk_extrapolated
+    # Linear in ln N: 1500 lies as far above 3000 as 6000 below it.
+    steps = np.diff([at_level(0.05, N, 0.6) for N in (1500, 3000, 6000)])
+    assert steps[0] == pytest.approx(steps[1], abs=0.02)
+    assert 0.25 < steps[0] < 0.4  # ½·ln 2 is .35
+
+
+@pytest.mark.parametrize(
+    "evals",
+    [
+        np.zeros(30),
+        np.concatenate([np.zeros(28), [1.0, 2.0]]),
+        np.array([1.0, 2.0, 3.0]),
+    ],
+)
 def test_without_a_bulk(evals):
     with pytest.raises(NumericalFailure):
         fit_mp(evals, (evals.size, evals.size))
 
 
+@pytest.mark.parametrize(
+    "evals", [np.full(40, 3.0), np.concatenate([np.zeros(10), np.linspace(1, 9, 30)]), np.geomspace(1e-30, 1e30, 40)]
+)
+def test_spectra_unlike_any_bulk_are_fitted_and_rejected(evals):
+    """All alike (an orthogonal matrix), a quarter zero, sixty decades."""
+    fit = fit_mp(evals, (40, 60))
+    assert fit.bulk_p < 1e-3
+    assert 0 < fit.softrank <= 1
+    assert fit.sigma2 > 0
+    assert fit.n_spikes_tw99 <= fit.n_spikes_tw95 <= 40
+
+
+def test_any_order_the_input_unchanged():
+    evals = spectrum(gaussian(30, 50).astype(float))
+    mixed = np.random.default_rng(0).permutation(evals)
+    kept = mixed.copy()
+    assert fit_mp(mixed, (30, 50)) == fit_mp(evals, (50, 30))
+    assert np.array_equal(mixed, kept)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "told"),
+    [
+        (lambda: fit_mp(np.array([1.0, 2, np.nan, 3, 4, 5]), (6, 6)), InvalidSpectrum, "index 2: nan"),
+        (lambda: fit_mp(np.array([1.0, 2, 3, 4, 5, -6]), (6, 6)), InvalidSpectrum, "index 5: -6"),
+        (lambda: fit_mp(np.ones(6, dtype=complex), (6, 6)), InvalidSpectrum, "complex"),
+        (lambda: fit_mp(np.ones((3, 3)), (3, 3)), InvalidSpectrum, "vector"),
+        (lambda: fit_mp(np.ones(12), (6, 9)), ShapeMismatch, "12 eigenvalues.*count 1"),
+        (lambda: bulk_p(1.0, 100, 1.5), BadOption, "q=1.5"),
+        (lambda: bulk_p(float("nan"), 100, 0.5), BadOption, "ks=nan"),
+    ],
+)
+def test_wrong_input_is_told(call, error, told):
+    with pytest.raises(error, match=told):
+        call()
+
+
+def test_a_pool_of_slices_shares_scale_and_edge():
+    rng = np.random.default_rng(3)
+    pooled = np.sort(np.concatenate([4 * wishart_eigenvalues(48, 64, rng) for _ in range(9)]))
+    fit = fit_mp(pooled, (64, 48), count=9)
+    assert fit.sigma_mp == pytest.approx(2, rel=0.01)
+    assert fit.tw99 == pytest.approx(tw_edge(48, 64, 0.99, fit.sigma2, count=9))
+    assert fit.bulk_p > 0.01
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("N", "M"), [(40, 40), (60, 90), (60, 400), (150, 300), (300, 300)])
+@pytest.mark.parametrize(("N", "M"), [(8, 30), (40, 40), (60, 90), (60, 400), (150, 300), (300, 300), (400, 417)])
 def test_one_in_a_hundred_noise_matrices_is_rejected(N, M):
     rng = np.random.default_rng(N * M)
     p = np.array([fit_mp(wishart_eigenvalues(N, M, rng), (N, M)).bulk_p for _ in range(3000)])
     assert np.mean(p < 0.01) <= 0.015
     assert np.mean(p < 0.05) == pytest.approx(0.05, abs=0.015)
+    assert np.mean(p < 0.5) == pytest.approx(0.5, abs=0.04)
 
 
 @pytest.mark.slow
-def test_pooled_slices_keep_the_level():
-    rng = np.random.default_rng(5)
+@pytest.mark.parametrize("q", [0.5, 1.0])
+def test_extrapolation_holds_at_twice_the_largest_size(q):
+    rng = np.random.default_rng(2)
+    N, M = 2048, round(2048 / q)
+    p = np.array([fit_mp(wishart_eigenvalues(N, M, rng), (N, M)).bulk_p for _ in range(200)])
+    assert np.mean(p < 0.5) == pytest.approx(0.5, abs=0.12)
+    assert np.mean(p < 0.05) <= 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("N", "M", "count"), [(32, 48, 9), (16, 64, 4), (64, 64, 9), (32, 128, 49)])
+def test_pooled_slices_keep_the_level(N, M, count):
+    rng = np.random.default_rng(N * M + count)
     p = []
     for _ in range(1500):
-        pooled = np.sort(np.concatenate([wishart_eigenvalues(32, 48, rng) for _ in range(9)]))
-        p.append(fit_mp(pooled, (32, 48), count=9).bulk_p)
+        pooled = np.sort(np.concatenate([wishart_eigenvalues(N, M, rng) for _ in range(count)]))
+        p.append(fit_mp(pooled, (N, M), count=count).bulk_p)
     assert np.mean(np.array(p) < 0.01) <= 0.015

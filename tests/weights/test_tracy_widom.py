@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.special import airy
 
 from querist.errors import BadOption
 from querist.weights.nulls import johnstone, tw1_cdf, tw1_quantile, tw1_sf, tw_edge
@@ -29,11 +33,41 @@ def test_published_moments():
     assert float(np.sqrt(mass @ (middle - mean) ** 2)) == pytest.approx(1.2679801, abs=2e-4)
 
 
-def test_the_bundled_table_is_what_the_determinant_gives():
-    s = np.array([-5.0, -1.0, 0.5, 3.0, 5.0])
-    log_cdf, log_sf = tracy_widom_one(s, points=120)
-    assert np.allclose(np.log(tw1_cdf(s)), log_cdf, rtol=1e-6)
-    assert np.allclose(np.log(tw1_sf(s)), log_sf, rtol=1e-5)
+def test_the_bundled_table_gives_the_determinant_between_its_points():
+    s = np.random.default_rng(0).uniform(-8, 10, 60)
+    log_cdf, log_sf = tracy_widom_one(s, points=160)
+    assert np.log(tw1_cdf(s)) == pytest.approx(log_cdf, rel=0, abs=2e-6)
+    assert np.log(tw1_sf(s)) == pytest.approx(log_sf, rel=0, abs=1e-7)
+
+
+# log F₁(−x), x large, with its constant −(11/48)·ln 2 + ζ'(−1)/2: Baik, Buckingham & DiFranco (2008).
+@pytest.mark.parametrize("x", [6.0, 8.0, 9.0, 12.0, 20.0])
+def test_lower_tail_is_the_published_expansion(x):
+    leading = x**3 / 24 + x**1.5 / (3 * np.sqrt(2)) + np.log(x) / 16 + 1 / (24 * np.sqrt(2) * x**1.5)
+    constant = -11 / 48 * np.log(2) - 0.1654211437 / 2
+    assert np.log(tw1_cdf(-x)) == pytest.approx(constant - leading, rel=0, abs=1e-4)
+
+
+@pytest.mark.parametrize("x", [3.0, 6.0, 9.0, 11.0])
+def test_upper_tail_is_half_the_integral_of_airy(x):
+    """1 − F tends to the kernel's trace, ½∫Ai from x: the rest is smaller by another such factor."""
+    trace = 0.5 * quad(lambda u: airy(u)[0], x, x + 15)[0]
+    assert tw1_sf(x) == pytest.approx(trace, rel=trace + (5e-3 if x > 10 else 1e-6))
+
+
+@given(p=st.floats(1e-10, 1 - 1e-10))
+def test_quantile_inverts_cdf_in_both_tails(p):
+    x = tw1_quantile(p)
+    assert tw1_cdf(x) == pytest.approx(p, rel=1e-7)
+    assert tw1_sf(x) == pytest.approx(1 - p, rel=1e-5)
+
+
+def test_both_tails_add_to_one_and_end_where_they_should():
+    s = np.linspace(-12, 14, 2001)
+    assert tw1_cdf(s) + tw1_sf(s) == pytest.approx(np.ones(s.size), abs=4e-8)  # the interpolation, as documented
+    assert (np.diff(tw1_sf(s)) <= 0).all()
+    assert tw1_sf(14.0) > 0
+    assert tw1_cdf([-np.inf, np.inf]).tolist() == [0, 1]
 
 
 def test_bidiagonal_draws_are_wishart():
@@ -58,6 +92,7 @@ def test_the_largest_of_several():
     assert johnstone(90, 50) == johnstone(50, 90)
 
 
-def test_levels_outside_the_range():
-    with pytest.raises(BadOption, match="level"):
-        tw1_quantile(1.0)
+@pytest.mark.parametrize("p", [0.0, 1.0, -0.3, float("nan")])
+def test_levels_outside_the_range(p):
+    with pytest.raises(BadOption, match=f"level.*{p}"):
+        tw1_quantile([0.5, p])

