@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from querist.statistics.association import auc, kendall, weighted_kendall
+from querist.statistics.draws import resample_weights
 from querist.statistics.estimate import Estimate
 from querist.statistics.folds import folds
 from querist.statistics.histogram import Histogram
@@ -11,7 +12,7 @@ from querist.statistics.moments import Moments
 from querist.statistics.multiplicity import benjamini_hochberg, holm, max_t
 from querist.statistics.permutation import PermutationResult, permutation_test
 from querist.statistics.ranks import rank_p
-from querist.statistics.resampling import bootstrap, jackknife, resample_weights
+from querist.statistics.resampling import bootstrap, jackknife
 from querist.statistics.streams import stream, torch_seed
 from querist.statistics.two_sample import TwoSample, two_sample_auc
 from querist.statistics.verdicts import verdict

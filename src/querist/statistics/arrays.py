@@ -5,31 +5,55 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from querist.errors import NonFinite, ShapeMismatch
+from querist.errors import BadOption, BadValues, NonFinite, ShapeMismatch
 
-__all__ = ["codes", "finite", "same_length", "to_numpy"]
+__all__ = ["as_array", "check_level", "codes", "finite", "refuse_nonfinite", "same_length", "to_numpy", "weights_of"]
+
+
+def as_array(values: Any) -> np.ndarray:
+    """An array or a torch tensor as an array of its own dtype (bfloat16 as float32), without importing torch."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        values = (values.float() if "bfloat16" in str(values.dtype) else values).numpy()
+    return np.asarray(values)
 
 
 def to_numpy(values: Any) -> np.ndarray:
-    """An array or a torch tensor as float64, without importing torch."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().double().numpy()
-    return np.asarray(values, dtype=float)
+    """An array or a torch tensor as float64."""
+    return np.asarray(as_array(values), dtype=float)
 
 
-def finite(values: ArrayLike, what: str) -> np.ndarray:
+def finite(values: Any, what: str) -> np.ndarray:
     """float64 values, or NonFinite with the first index of NaN or infinity."""
-    array = to_numpy(values)
-    bad = ~np.isfinite(array)
-    if bad.any():
-        at = tuple(int(i) for i in np.argwhere(bad)[0])
-        shown = at[0] if len(at) == 1 else at
+    return refuse_nonfinite(to_numpy(values), what)
+
+
+def refuse_nonfinite(array: np.ndarray, what: str) -> np.ndarray:
+    """The array itself; NonFinite where it holds NaN or infinity. Arrays that are not of floats pass."""
+    if array.dtype.kind not in "fc":
+        return array
+    good = np.isfinite(array)
+    if not good.all():
+        at = np.unravel_index(int(np.argmin(good)), array.shape)
+        place = ", ".join(str(int(i)) for i in at)
         raise NonFinite(
-            f"{what} must be finite", value=f"{array[at]} at index {shown}", mend="Mend or leave out these rows"
+            f"{what} must be finite", value=f"{array[at]} at index {place}", mend="Mend or leave out these rows"
         )
     return array
+
+
+def weights_of(weight: ArrayLike | None, n: int) -> Float[np.ndarray, "n"]:
+    """Weights of n rows, ones where none are given. Raises NonFinite, ShapeMismatch, BadValues for a negative one."""
+    if weight is None:
+        return np.ones(n)
+    w = finite(weight, "weight").ravel()
+    same_length(("values", range(n)), ("weight", w))
+    if (w < 0).any():
+        raise BadValues("Weights must not be negative", value=float(w.min()), allowed="0 or more")
+    return w
 
 
 def same_length(*named: tuple[str, Any]) -> int:
@@ -37,12 +61,33 @@ def same_length(*named: tuple[str, Any]) -> int:
     first, length = named[0][0], len(named[0][1])
     for name, values in named[1:]:
         if values is not None and len(values) != length:
-            raise ShapeMismatch(f"{first} and {name} must have the same length", value=f"{length} and {len(values)}")
+            raise ShapeMismatch(
+                f"{first} and {name} must have the same length",
+                value=f"{length} and {len(values)}",
+                mend="Give one entry per row",
+            )
     return length
 
 
-def codes(labels: ArrayLike) -> tuple[np.ndarray, int]:
-    """Labels of any type as 0 … k − 1, and k."""
-    _, inverse = np.unique(np.asarray(labels), return_inverse=True)
-    inverse = inverse.reshape(-1)
-    return inverse, int(inverse.max()) + 1 if inverse.size else 0
+def codes(labels: Any, what: str = "Labels") -> tuple[Int[np.ndarray, "n"], int]:
+    """Labels of any type as 0 … k − 1, and k. Raises BadValues where one is missing (None or NaN)."""
+    array = as_array(labels).ravel()
+    missing = np.zeros(array.size, dtype=bool)
+    if array.dtype.kind == "f":
+        missing = np.isnan(array)
+    elif array.dtype.kind == "O":
+        missing = np.array([label is None or label != label for label in array], dtype=bool)
+    if missing.any():
+        raise BadValues(
+            f"{what} must not be missing", value=f"row {int(np.argmax(missing))}", mend="Give every row an id"
+        )
+    if array.dtype.kind == "O":
+        array = np.array([str(label) for label in array])
+    known, inverse = np.unique(array, return_inverse=True)
+    return inverse.reshape(-1), known.size
+
+
+def check_level(level: float) -> None:
+    """BadOption unless 0 < level < 1."""
+    if not 0 < level < 1:
+        raise BadOption("A level lies outside its range", value=level, allowed="0 < level < 1")
