@@ -14,6 +14,7 @@ from querist.errors import BadOption, BadValues, NonFinite, ShapeMismatch, Unkno
 from querist.statistics import stream
 from querist.weights.nulls import _replicas, full_replicas, jensen_shannon, replica, shuffle_distance, top_eigenvalue
 from querist.weights.nulls._lanczos import default_steps, edge_scale
+from querist.weights.nulls._largest import largest_of_groups
 from querist.weights.nulls._replicas import top_replicas
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -210,13 +211,37 @@ def test_bad_matrices_are_refused():
         top_eigenvalue(torch.ones(5, 5), steps=0, rng=rng)
 
 
-@pytest.mark.parametrize("shape", [(300, 310), (3, 20, 30)])
+@pytest.mark.parametrize("shape", [(300, 310), (60, 90), (3, 20, 30), (3, 30, 20)])
+@pytest.mark.parametrize("whole", [0, 256])
 @pytest.mark.parametrize("kind", ["shuffle", "signflip"])
-def test_largest_only_draws_are_those_of_the_full_copies(shape, kind):
+def test_largest_only_draws_are_those_of_the_full_copies(monkeypatch, shape, kind, whole):
+    monkeypatch.setattr(_replicas, "_WHOLE_SIDE", whole)
     W = entries("rows", shape, 0).float()
     full = [evals[-1] for evals in full_replicas(W, kind, 5, 3, "layer")]
     top = top_replicas(W, kind, range(1, 5), 3, "layer")
     np.testing.assert_allclose(top, full[1:], rtol=0.1 * edge_scale(*shape[-2:]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    groups=st.integers(1, 3),
+    size=st.integers(1, 7),
+    side=st.integers(1, 9),
+    rank=st.integers(0, 9),
+    spread=st.sampled_from([0.0, 1.0, 6.0]),
+    seed=st.integers(0, 2**32),
+)
+def test_the_largest_of_many_is_lapacks(groups, size, side, rank, spread, seed):
+    rng = np.random.default_rng(seed)
+    W = rng.standard_normal((groups, size, side, max(rank, 1))) * np.exp(
+        spread * rng.standard_normal((groups, size, 1, 1))
+    )
+    W *= rank > 0
+    W /= max(np.abs(W).max(), 1e-30)
+    gram = W @ W.swapaxes(-1, -2)
+    expected = np.linalg.eigvalsh(gram)[..., -1].max(axis=1)
+    found = largest_of_groups(torch.from_numpy(gram.astype(np.float32)))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
 
 
 @settings(max_examples=60, deadline=None)

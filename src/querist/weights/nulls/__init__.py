@@ -4,10 +4,10 @@ from querist.weights.nulls._bulk import MPFit, bulk_p, fit_mp
 from querist.weights.nulls._distance import ShuffleDistance, jensen_shannon, shuffle_distance
 from querist.weights.nulls._lanczos import top_eigenvalue
 from querist.weights.nulls._marchenko_pastur import mp_cdf, mp_edges, mp_moment, mp_pdf, mp_quantile, mp_quantiles
-from querist.weights.nulls._phase import PHASES, Evidence, Phase, phase, phase_stability
+from querist.weights.nulls._phase import PHASES, Evidence, Phase, PhaseStability, phase, phase_stability
 from querist.weights.nulls._replicas import full_replicas, replica, top_replicas
 from querist.weights.nulls._spikes import spike_test
-from querist.weights.nulls._spiketest import SpikeTest
+from querist.weights.nulls._spiketest import Round, SpikeTest
 from querist.weights.nulls._tracy_widom import johnstone, tw1_cdf, tw1_quantile, tw1_sf, tw_edge
 
 __all__ = [
@@ -15,6 +15,8 @@ __all__ = [
     "Evidence",
     "MPFit",
     "Phase",
+    "PhaseStability",
+    "Round",
     "ShuffleDistance",
     "SpikeTest",
     "bulk_p",

@@ -12,27 +12,35 @@ from querist.results.finding import Verdict
 from querist.statistics import rank_p
 from querist.weights.nulls._replicas import KINDS
 
-__all__ = ["LEVEL", "predicted_edge", "predicted_p", "rank_edge", "spike_verdict"]
+__all__ = ["LEVEL", "predicted_edge", "predicted_p", "rank_edge", "spike_verdict", "tied_rank_p"]
 
 LEVEL = 0.05
+# Copies are drawn in float32: values closer than this are equal. Sign flips of a permutation matrix change nothing, and
+# without it rounding would tell whether the original is the largest.
+TIE = 1e-5
 
 
-def rank_edge(draws: Float[np.ndarray, "b"]) -> float:
-    """The draw that must be passed for a rank p of at most .05: the largest of 19, the fifth largest of 99."""
+def tied_rank_p(top: float, draws: Float[np.ndarray, "b"], tie: float = TIE) -> float:
+    """Rank p of top; draws below it by no more than the share `tie` count against it."""
+    return rank_p(top * (1 - tie), draws)
+
+
+def rank_edge(draws: Float[np.ndarray, "b"], tie: float = TIE) -> float:
+    """What must be passed for a rank p of at most .05: the largest of 19 draws, the fifth largest of 99."""
     place = max(1, math.floor(LEVEL * (len(draws) + 1) + 1e-9))
-    return float(np.sort(draws)[-place])
+    return float(np.sort(draws)[-place]) / (1 - tie)
 
 
-def predicted_p(top: float, draws: Float[np.ndarray, "b"]) -> float:
+def predicted_p(top: float, draws: Float[np.ndarray, "b"], tie: float = TIE) -> float:
     """P(one more draw >= top), its logarithm normal with the mean and spread of the draws': Student t, b − 1 degrees.
 
-    draws: at least two, positive. Without any spread it is the rank p.
+    draws: at least two, positive. Without any spread beyond `tie` it is the rank p.
     """
     from scipy.special import stdtr
 
     mean, error = _prediction(draws)
-    if error == 0:
-        return rank_p(top, draws)
+    if error <= tie:
+        return tied_rank_p(top, draws, tie)
     return float(stdtr(len(draws) - 1, (mean - math.log(top)) / error))
 
 

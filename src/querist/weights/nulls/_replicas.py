@@ -12,9 +12,10 @@ from torch import Tensor
 
 from querist.errors import BadValues, UnknownName
 from querist.statistics import stream
-from querist.weights.nulls._lanczos import scaled, top_eigenvalues
+from querist.weights.nulls._lanczos import TOLERANCE, edge_scale, scaled, top_eigenvalues
+from querist.weights.nulls._largest import largest_of_groups
 
-__all__ = ["KINDS", "Spectrum", "full_replicas", "pooled", "replica", "top_replicas"]
+__all__ = ["KINDS", "Spectrum", "full_replicas", "pooled", "replica", "top_error", "top_replicas"]
 
 KINDS = ("shuffle", "signflip")
 
@@ -29,9 +30,11 @@ _CHUNK = 1 << 20
 _FLIP_CHUNK = 1 << 16
 _BUCKET_BITS = 8
 _HIGH = 1 if sys.byteorder == "little" else 0
-# Replicas drawn and put through Lanczos together: small ones pay mostly for calls (128x256: 3.1 floors each alone, .9
-# together), but a batch beyond the second-level cache costs more than it saves (384x384: .37 and .50).
+# Small replicas drawn together, as they pay mostly for calls; Lanczos takes one at a time (384x384: .25 floors, against
+# .45 in batches, whose products are no longer plain matrix-vector ones).
 _BATCH_BYTES = 1 << 20
+# Up to this side all eigenvalues cost no more than Lanczos (128: .7 and .7 ms, 256: 1.9 and 1.5 ms).
+_WHOLE_SIDE = 128
 
 
 def replica(W: Float[Tensor, "..."], kind: str, rng: np.random.Generator) -> Float[Tensor, "..."]:
@@ -162,14 +165,15 @@ def top_replicas(
 ) -> Float[np.ndarray, "r"]:
     """Largest eigenvalue only, of the replicas with these indices; the same draws as `full_replicas` makes.
 
-    Small matrices are drawn together, up to 1 MiB of them, so that Lanczos pays its calls once.
+    In float32: by the whole spectrum up to 128 on the shorter side, small matrices together up to 1 MiB of them; by
+    Lanczos above.
     """
     stack = W if W.ndim == 3 else W.unsqueeze(0)
     scale = float(stack.abs().max())
     if not indices or scale == 0:
         return np.zeros(len(indices))
     b, side = len(stack), min(stack.shape[-2:])
-    size = max(1, _BATCH_BYTES // (4 * stack.numel()))
+    size = max(1, _BATCH_BYTES // (4 * stack.numel())) if side <= _WHOLE_SIDE else 1
     tops = []
     for begin in range(0, len(indices), size):
         drawn, starts = [], []
@@ -177,7 +181,18 @@ def top_replicas(
             rng = stream(seed, layer, kind, index)
             copy = replica(stack, kind, rng)
             drawn.append(scaled(copy, scale))
-            starts.append(rng.standard_normal((b, side), dtype=np.float32))
-        values = top_eigenvalues(torch.cat(drawn), torch.from_numpy(np.concatenate(starts)))
-        tops.append(values.reshape(len(drawn), b).max(axis=1))
+            if side > _WHOLE_SIDE:
+                starts.append(rng.standard_normal((b, side), dtype=np.float32))
+        copies = torch.cat(drawn)
+        if side > _WHOLE_SIDE:
+            values = top_eigenvalues(copies, torch.from_numpy(np.concatenate(starts)))
+            tops.append(values.reshape(len(drawn), b).max(axis=1))
+        else:
+            X = copies if copies.shape[1] <= copies.shape[2] else copies.mT
+            tops.append(largest_of_groups((X @ X.mT).view(len(drawn), b, side, side)))
     return np.concatenate(tops) * scale**2
+
+
+def top_error(shape: tuple[int, int]) -> float:
+    """Relative error that draws of `top_replicas` may have for matrices of this shape."""
+    return TOLERANCE * edge_scale(*shape) if min(shape) > _WHOLE_SIDE else 1e-5

@@ -11,17 +11,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from querist.errors import BadOption, NonFinite, ShapeMismatch, UnknownName
-from querist.statistics import rank_p
 from querist.weights.nulls._bulk import MPFit, fit_mp
 from querist.weights.nulls._deflate import without_top
-from querist.weights.nulls._rank import LEVEL, predicted_edge, predicted_p, rank_edge, spike_verdict
-from querist.weights.nulls._replicas import KINDS, Spectrum, full_replicas, pooled, top_replicas
+from querist.weights.nulls._rank import LEVEL, predicted_edge, predicted_p, rank_edge, spike_verdict, tied_rank_p
+from querist.weights.nulls._replicas import KINDS, Spectrum, full_replicas, pooled, top_error, top_replicas
 from querist.weights.nulls._spiketest import Round, SpikeTest
 
 __all__ = ["spike_test"]
 
-# Below this side the whole spectrum of a single matrix is as cheap as its largest eigenvalue, and exact.
-_WHOLE_SIDE = 256
 _MOST_ROUNDS = 16
 
 
@@ -62,18 +59,18 @@ def spike_test(
     evals = np.asarray(whole(W) if evals is None else evals, dtype=np.float64)
     count = max(1, -(-evals.size // min(shape)))
     fit = fit_mp(evals, shape, count=count) if fit is None else fit
-    top = float(evals[-1])
+    top, tie = float(evals[-1]), top_error(shape)
     spectra = {null: tuple(full_replicas(W, null, replicas, seed, layer, spectrum=spectrum)) for null in nulls}
     fits = {null: tuple(fit_mp(drawn, shape, count=count) for drawn in spectra[null]) for null in nulls}
     draws = {null: np.array([drawn[-1] for drawn in spectra[null]]) for null in nulls}
     screened = screen and rank_replicas > 0 and top <= fit.tw95
     ranked: list[str] = []
     if rank_replicas and not screened:
-        ranked = _draw(W, top, draws, rank_replicas, seed, layer, spectrum)
-    test = _judged(evals, fit, shape, nulls, draws, ranked, screened)
+        ranked = _draw(W, top, draws, rank_replicas, seed, layer, tie, spectrum)
+    test = _judged(evals, fit, shape, nulls, draws, ranked, screened, tie)
     test = replace(test, replicas=spectra, fits=fits)
     if deflate and test.n_spikes:
-        return _deflated(test, W, rank_replicas, seed, layer)
+        return _deflated(test, W, rank_replicas, seed, layer, tie)
     return test
 
 
@@ -115,6 +112,7 @@ def _draw(
     count: int,
     seed: int,
     layer: str,
+    tie: float,
     spectrum: Spectrum | None = None,
 ) -> list[str]:
     """Complete `draws` to `count` per null, in their order, until a null explains `top`; the nulls completed."""
@@ -122,14 +120,14 @@ def _draw(
     for null in draws:
         have = len(draws[null])
         missing = range(have, count)
-        if (spectrum is not None and W.ndim != 2) or (W.ndim == 2 and min(W.shape) <= _WHOLE_SIDE):
+        if spectrum is not None and W.ndim != 2:
             copies = full_replicas(W, null, len(missing), seed, layer, spectrum=spectrum, first=have)
             more = np.array([evals[-1] for evals in copies])
         else:
             more = top_replicas(W, null, missing, seed, layer)
         draws[null] = np.concatenate([draws[null], more])
         completed.append(null)
-        if rank_p(top, draws[null]) > LEVEL:
+        if tied_rank_p(top, draws[null], tie) > LEVEL:
             break
     return completed
 
@@ -142,17 +140,18 @@ def _judged(
     draws: dict[str, np.ndarray],
     ranked: list[str],
     screened: bool,
+    tie: float,
 ) -> SpikeTest:
     top = float(evals[-1])
-    rank = {null: float(rank_p(top, draws[null])) for null in ranked}
-    predicted = {null: predicted_p(top, draws[null]) for null in ranked}
+    rank = {null: tied_rank_p(top, draws[null], tie) for null in ranked}
+    predicted = {null: predicted_p(top, draws[null], tie) for null in ranked}
     p_rank = max(rank.values(), default=None)
     p = max(predicted.values(), default=None)
     if p is not None and p_rank is not None and len(ranked) < len(nulls):
         p = max(p, p_rank)  # a p-value of the null that explains λ_max, and no smaller than its rank says
     edges = {
         "tracy-widom": float(fit.tw99),
-        **{null: rank_edge(values) for null, values in draws.items() if len(values)},
+        **{null: rank_edge(values, tie) for null, values in draws.items() if len(values)},
     }
     edge = max(edges.values())
     above = _count(evals, edge)
@@ -186,7 +185,7 @@ def _count(evals: np.ndarray, edge: float) -> int:
     return int(np.count_nonzero(evals > edge))
 
 
-def _deflated(test: SpikeTest, W: Tensor, rank_replicas: int, seed: int, layer: str) -> SpikeTest:
+def _deflated(test: SpikeTest, W: Tensor, rank_replicas: int, seed: int, layer: str, tie: float) -> SpikeTest:
     """Rounds of taking out what was found and testing what is left, until nothing more is found."""
     rounds = [Round(test.n_spikes or 0, test.edge, test.p, test.p_rank)]
     total = low = high = 0
@@ -199,7 +198,8 @@ def _deflated(test: SpikeTest, W: Tensor, rank_replicas: int, seed: int, layer: 
         fit = fit_mp(evals, shape, count=len(W) if W.ndim == 3 else 1)
         draws: dict[str, np.ndarray] = {null: np.empty(0) for null in test.nulls}
         screened = float(evals[-1]) <= fit.tw95
-        ranked = [] if screened else _draw(W, float(evals[-1]), draws, rank_replicas, seed, f"{layer}/{len(rounds)}")
-        last = _judged(evals, fit, shape, test.nulls, draws, ranked, screened)
+        name = f"{layer}/{len(rounds)}"
+        ranked = [] if screened else _draw(W, float(evals[-1]), draws, rank_replicas, seed, name, tie)
+        last = _judged(evals, fit, shape, test.nulls, draws, ranked, screened, tie)
         rounds.append(Round(last.n_spikes or 0, last.edge, last.p, last.p_rank))
     return replace(test, n_spikes=total, n_low=low, n_high=high, rounds=tuple(rounds))
