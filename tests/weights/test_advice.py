@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from querist.errors import BadOption, UnknownName
+from querist.errors import BadOption, BadValues, UnknownName
 from querist.sources.datasets.matrices import gaussian, inverse_wishart
 from querist.weights import scan
 from querist.weights.advice import Advised, LayerTail, alpha_pruning, param_groups, temp_balance
@@ -21,12 +24,112 @@ def tail(name, alpha, *, null=9.0, side=100, parameters=1000, half=0.2):
 LAYERS = [tail("first", 2.0), tail("a", 2.0), tail("b", 3.0), tail("c", 4.0), tail("last", 5.0)]
 
 
-@pytest.mark.parametrize(("form", "middle"), [("linear", 1.0), ("sqrt", 1.0425), ("log2", 1.0850), ("step", 1.0)])
-def test_multipliers_between_their_ends(form, middle):
-    values = {one.name: one.value for one in temp_balance(LAYERS, form=form)}
-    assert (values["a"], values["c"]) == (0.5, 1.5)
-    assert values["b"] == pytest.approx(middle, abs=1e-4)
+def multipliers(layers, **options):
+    return {one.name: one.value for one in temp_balance(layers, **options)}
+
+
+def test_linear_multipliers():
+    assert multipliers(LAYERS) == {"first": 1, "a": 0.5, "b": 1.0, "c": 1.5, "last": 1}
+    values = multipliers([*LAYERS[:2], tail("b", 2.5), *LAYERS[3:]], low=0.8, high=1.2)
+    assert values["b"] == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(("form", "shape"), [("sqrt", math.sqrt), ("log2", math.log2)])
+def test_multipliers_over_their_mean(form, shape):
+    """As in the method's ablation: the shaped exponent over the mean of the shaped exponents."""
+    values = multipliers(LAYERS, form=form)
+    mean = (shape(2) + shape(3) + shape(4)) / 3
+    assert [values[name] for name in "abc"] == pytest.approx([shape(x) / mean for x in (2, 3, 4)])
     assert (values["first"], values["last"]) == (1, 1)
+
+
+def test_multipliers_by_rank():
+    layers = [tail("f", 2), tail("a", 3.0), tail("b", 2.0), tail("c", 3.0), tail("d", 9.5), tail("l", 2)]
+    values = multipliers(layers, form="step")
+    assert [values[name] for name in "bacd"] == pytest.approx([0.5, 1.0, 1.0, 1.5])
+
+
+def test_equal_exponents_are_left_at_one():
+    for form in ("linear", "sqrt", "log2", "step"):
+        assert set(multipliers([tail(name, 3.0) for name in "abcd"], form=form).values()) == {1.0}
+    assert temp_balance([]) == []
+
+
+def test_every_part_of_the_first_and_last_tensor_is_left_alone():
+    names = ["in:q", "in:k", "in:v", "mid", "mid2", "out:gate_i", "out:gate_f"]
+    told = {one.name: one.reason for one in temp_balance([tail(n, 2 + i) for i, n in enumerate(names)])}
+    assert [name for name, reason in told.items() if reason is None] == ["mid", "mid2"]
+    assert told["in:v"] == "the first layer"
+    assert told["out:gate_i"] == "the last layer"
+
+
+def test_the_null_has_a_band():
+    apart = LayerTail("a", 3.0, 4.0, 2.8, 3.2, 100, 10)
+    assert apart.distinguishable
+    assert not replace(apart, null_low=3.1, null_high=4.9).distinguishable
+    assert not replace(apart, alpha_null=3.1).distinguishable
+    assert not replace(apart, alpha_null=None).distinguishable
+    assert replace(apart, alpha_null=2.0, null_low=1.9, null_high=2.1).distinguishable
+
+
+def test_estimators_are_never_mixed():
+    mixed = [tail("a", 2.0), replace(tail("b", 4.0), estimator="csn"), tail("c", 3.0)]
+    with pytest.raises(BadOption, match="csn, hill"):
+        temp_balance(mixed)
+    with pytest.raises(BadOption, match="estimators"):
+        alpha_pruning(mixed, 0.5)
+    with pytest.raises(BadValues, match="exponent of b"):
+        temp_balance([tail("a", 2.0), tail("b", 1.0), tail("c", 3.0)])
+
+
+def test_block_means_decide():
+    layers = [replace(tail(f"{b}.{i}", a), block=b) for b, i, a in (("x", 0, 2), ("x", 1, 4), ("y", 0, 5), ("y", 1, 3))]
+    layers.append(tail("z", 6))
+    values = {one.name: one.value for one in alpha_pruning(layers, 0.5)}
+    assert values["x.0"] == values["x.1"]
+    assert values["y.0"] == values["y.1"]
+    # Means 3, 4, 6 become shares .8, .8 + .4/3, 1.2; all layers hold as many parameters.
+    shares = [0.8, 0.8, 0.8 + 0.4 / 3, 0.8 + 0.4 / 3, 1.2]
+    assert list(values.values()) == pytest.approx([0.5 * share * 5 / sum(shares) for share in shares])
+
+
+def test_what_exceeds_the_most_is_shared_out():
+    layers = [tail("small", 2.0, parameters=10), tail("large", 6.0, parameters=1000)]
+    values = [one.value for one in alpha_pruning(layers, 0.95)]
+    assert values[0] * 10 + values[1] * 1000 == pytest.approx(0.95 * 1010)
+    layers = [tail("a", 2.0, parameters=1000), tail("b", 6.0, parameters=10)]
+    values = [one.value for one in alpha_pruning(layers, 0.9)]
+    assert values[1] == 0.99
+    assert values[0] * 1000 + values[1] * 10 == pytest.approx(0.9 * 1010)
+    assert [one.value for one in alpha_pruning(layers, 0.99)] == pytest.approx([0.99, 0.99])
+
+
+def test_layers_at_their_null_take_the_middle():
+    layers = [tail("a", 2.0), tail("noise", 8.95), tail("b", 4.0), tail("none", None)]
+    told = {one.name: one for one in alpha_pruning(layers, 0.5)}
+    assert told["noise"].value == told["none"].value == pytest.approx(0.5)
+    assert told["a"].value == pytest.approx(0.4)
+    assert told["b"].value == pytest.approx(0.6)
+    assert told["noise"].reason
+    assert told["none"].reason == "no exponent"
+    assert [one.value for one in alpha_pruning(layers[1:2], 0.3)] == pytest.approx([0.3])
+
+
+def test_composed_weights_reach_their_parameters():
+    model = torch.nn.Sequential(
+        torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(4, 4)), torch.nn.Linear(4, 4, bias=False)
+    )
+    names = dict(model.named_parameters())
+    names |= {"q.lora_A.mine.weight": names["1.weight"].clone(), "q.lora_B.mine.weight": names["1.weight"].clone()}
+    advised = [Advised("0.weight", 0.5), Advised("q.lora.mine", 1.5)]
+    groups = {group["name"]: group for group in param_groups(names.items(), advised, lr=1.0)}
+    assert {name: len(group["params"]) for name, group in groups.items()} == {
+        "0.weight": 2,
+        "q.lora.mine": 2,
+        "others": 2,
+    }
+    with pytest.raises(BadOption, match="learning rate"):
+        param_groups(names.items(), advised, lr=0.0)
 
 
 def test_what_is_left_alone_says_why():

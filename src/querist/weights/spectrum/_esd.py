@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import Tensor
 from querist.errors import BadOption, BadValues, NonFinite, NumericalFailure, ShapeMismatch
 from querist.weights.spectrum._gram import add_gram, cross_gram, gram, largest, power_of_two
 
-__all__ = ["BLOCK_BYTES", "ESD", "Blocks", "Normalise", "as_matrix", "esd", "nonfinite"]
+__all__ = ["BLOCK_BYTES", "ESD", "Blocks", "Normalise", "as_matrix", "esd", "nonfinite", "pooled_pieces"]
 
 Normalise = Literal["none", "max", "trace", "mp"]
 
@@ -29,8 +29,8 @@ class Blocks(Protocol):
     """A matrix that is read row block by row block.
 
     A `LayerMatrix` is one. Of an object that also has `load() -> Tensor` whatever fits in the memory that the eigenvalue
-    routine needs anyway is read whole; `count` (matrices in a stack) and `zeros` (eigenvalues known to be exactly 0, of
-    which a low-rank pair has min(h, d) - r) are heeded where present.
+    routine needs anyway is read whole; `count` (matrices in a stack), `pieces` (of a
+    convolution operator) and `low_rank` (load() gives the core, the other eigenvalues are exactly 0) are heeded where present.
     """
 
     @property
@@ -102,13 +102,15 @@ def esd(
     _check(normalise, precision, variance)
     if isinstance(W, Tensor | np.ndarray):
         found = _held(as_matrix(W), precision)
-    elif getattr(W, "zeros", 0):
+    elif getattr(W, "low_rank", False):
         found = _low_rank(W)
+    elif (pieces := _pieces(W)) is not None:
+        return _rescaled(pooled_pieces(pieces, W.shape, precision), normalise, variance)
     elif precision == "fast" or _read_whole(W):
         found = _held(as_matrix(W.load()), precision)  # type: ignore[attr-defined]
     else:
         found = _streamed(W)
-    return _normalised(found, normalise, variance)
+    return _rescaled(_finished(found), normalise, variance)
 
 
 def _check(normalise: str, precision: str, variance: float | None) -> None:
@@ -132,27 +134,53 @@ class _Found:
     method: str
 
 
-def _normalised(found: _Found, normalise: Normalise, variance: float | None) -> ESD:
+def pooled_pieces(
+    pieces: Iterator[tuple[Tensor, Tensor]], shape: tuple[int, ...], precision: Literal["exact", "fast"] = "exact"
+) -> ESD:
+    """Unnormalised spectrum of a stack that comes piece by piece, each matrix with its multiplicity."""
+    parts, scale, method = [np.empty(0)], 0.0, "zero"
+    for stack, weight in pieces:
+        found = _held(stack, precision)
+        values = np.repeat(found.evals.reshape(len(stack), -1), weight.numpy(), axis=0)
+        parts.append(_finished(replace(found, evals=values.ravel())).evals)
+        scale, method = max(scale, found.scale), found.method if found.scale else method
+    evals = np.sort(np.concatenate(parts))
+    h, d = (int(side) for side in shape)
+    return ESD(evals, (h, d), evals.size // min(h, d), scale, method, _error(method))
+
+
+def _pieces(W: Blocks) -> Iterator[tuple[Tensor, Tensor]] | None:
+    return W.pieces() if hasattr(W, "pieces") else None  # type: ignore[attr-defined]
+
+
+def _error(method: str) -> float:
+    return _FAST_ERROR if method.startswith("svdvals") else 4 * float(np.finfo(np.float64).eps)
+
+
+def _finished(found: _Found) -> ESD:
     # Sorting is never left to a routine: one that returns its values in another order must change nothing.
-    values = np.sort(np.maximum(found.evals, 0.0))
+    evals = np.sort(np.maximum(found.evals, 0.0))
     with np.errstate(over="ignore", under="ignore"):
-        evals = values * found.divisor**2 if found.divisor < 1e150 else np.full_like(values, np.inf)
+        evals = evals * found.divisor * found.divisor
     if found.scale > 0 and not (np.finfo(np.float64).tiny <= evals[-1] < np.inf):
         raise BadValues(
             "The squared singular values leave the range of float64",
             value=f"max|W| = {found.scale:.3g}",
             mend="Multiply the matrix by a constant that brings its entries near 1",
         )
-    n, m = min(found.shape), max(found.shape)
-    total = float(evals.sum())
+    return ESD(evals, found.shape, found.count, found.scale, found.method, _error(found.method))
+
+
+def _rescaled(spectrum: ESD, normalise: Normalise, variance: float | None) -> ESD:
+    n, m = spectrum.N, spectrum.M
+    evals, total = spectrum.evals, float(spectrum.evals.sum())
     if normalise == "max":
         evals = evals / m
     elif normalise == "mp" and variance is not None:
         evals = evals / (m * variance)
     elif normalise != "none" and total > 0:
-        evals = evals * (n * found.count / total)  # the mean square of the entries is total / (count·N·M)
-    error = _FAST_ERROR if found.method.startswith("svdvals") else float(np.finfo(np.float64).eps) * 4
-    return ESD(evals, found.shape, found.count, found.scale, found.method, error, normalise)
+        evals = evals * (n * spectrum.count / total)  # the mean square of the entries is total / (count·N·M)
+    return replace(spectrum, evals=evals, normalise=normalise)
 
 
 def as_matrix(W: Tensor | np.ndarray) -> Tensor:

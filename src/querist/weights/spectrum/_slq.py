@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,126 +11,168 @@ from torch import Tensor
 
 from querist.errors import BadOption
 from querist.statistics import torch_seed
+from querist.weights.spectrum._esd import Blocks
+from querist.weights.spectrum._krylov import Ritz, largest_pairs, refined
+from querist.weights.spectrum._operator import GramOperator
+from querist.weights.spectrum._quadrature import density_of, distribution_of, quadratures
 
 __all__ = ["SLQ", "slq"]
 
-ROUNDS = 12
-TOLERANCE = 1e-6
+TOLERANCE = 1e-3
+"""Residual of a top pair, relative to its value: the value is then wrong by at most this, and as a rule by its square."""
+_FLOAT32 = 3e-6
+"""Residual that products in float32 may not go below, relative to the largest value."""
+_DIMENSIONS = 8
+"""The Krylov basis grows to at most so many times k, or N/2 if that is more (4096 x 4096 Gaussian, k=256: 1584)."""
+_SMALL = 512
+"""A basis of this size costs nothing worth saving."""
 
 
 @dataclass(frozen=True, slots=True)
 class SLQ:
     """An approximate spectrum, in squared singular values.
 
-    top: the k largest, ascending, with `top_error` their residual bounds. evals: N pseudo-eigenvalues ascending, the top ones
-    exact and the rest quantiles of the quadrature's measure. cdf_error: standard error of the estimated distribution function
-    over the probes, at its largest. trace and trace_error: of all eigenvalues that are not among the top, and its standard error.
+    top: the largest values, ascending, with the error bound of each in `top_error`. `rest` counts the others; `nodes` and
+    `weights` [probes, steps] are the Gauss quadratures of their distribution, one a probe, weights summing to 1, nodes
+    ascending. evals: N pseudo-eigenvalues ascending, the top ones as they are, the others quantiles of the mean
+    distribution. cdf_error: the largest half-width of `cdf`. total: ‖W‖_F², exact; trace: the sum of the others, total less
+    the top, with `trace_error`. Values below 1e-6·λ_max are noise where W is stored in 32 bits or fewer.
     """
 
+    evals: Float[np.ndarray, "N"]
     top: Float[np.ndarray, "k"]
     top_error: Float[np.ndarray, "k"]
-    evals: Float[np.ndarray, "N"]
-    cdf_error: float
+    nodes: Float[np.ndarray, "probes steps"]
+    weights: Float[np.ndarray, "probes steps"]
+    rest: int
+    shape: tuple[int, int]
+    scale: float
+    total: float
     trace: float
     trace_error: float
+    cdf_error: float
+    method: str = "slq+topk"
+
+    def cdf(self, x: Float[np.ndarray, "g"]) -> tuple[Float[np.ndarray, "g"], Float[np.ndarray, "g"]]:
+        """Share of all N eigenvalues that are at most x, and the half-width of its 95 % interval.
+
+        The half-width is the spread over probes plus what a quadrature cannot know: it fixes the distribution of its own
+        probe only up to the weights of the two nodes around x (the inequalities of Chebyshev, Markov and Stieltjes).
+        """
+        x = np.asarray(x, dtype=np.float64)
+        n = self.evals.size
+        known = np.searchsorted(self.top, x, side="right")
+        if self.rest == 0:
+            return known / n, np.zeros(x.shape)
+        mean, half = distribution_of(self.nodes, self.weights, x, self._cap)
+        return (self.rest * mean + known) / n, self.rest / n * half
+
+    def density(self, edges: Float[np.ndarray, "g+1"]) -> tuple[Float[np.ndarray, "g"], Float[np.ndarray, "g"]]:
+        """Eigenvalues per unit of λ, as a share of all N, in each bin, and the half-width of its 95 % interval.
+
+        The half-width adds the spread of the bin's own share over probes to what the quadratures do not know at its ends.
+        """
+        edges = np.asarray(edges, dtype=np.float64)
+        width, n = np.diff(edges), self.evals.size
+        known = np.histogram(self.top, edges)[0]
+        if self.rest == 0:
+            return known / (n * width), np.zeros(width.size)
+        share, half = density_of(self.nodes, self.weights, edges, self._cap)
+        return (self.rest * share + known) / (n * width), self.rest * half / (n * width)
+
+    @property
+    def _cap(self) -> float:
+        return float(self.top[0]) if self.top.size else np.inf
 
 
 def slq(
-    W: Float[Tensor, "h d"], *, k: int = 256, probes: int = 16, steps: int = 128, seed: int = 0, layer: str = ""
+    W: Float[Tensor, "h d"] | Float[np.ndarray, "h d"] | Blocks,
+    *,
+    k: int = 256,
+    probes: int = 16,
+    steps: int = 128,
+    seed: int = 0,
+    layer: str = "",
 ) -> SLQ:
-    """Approximate the squared singular values of W.
+    """Approximate the squared singular values of a matrix, held or streamed: the k largest exactly, the rest in distribution.
 
-    Top k by subspace iteration with Rayleigh–Ritz on a block of k + 32 vectors (Halko, Martinsson & Tropp 2011), until every
-    residual is below 1e-6 of the largest value; the orthogonal rest by `probes` Lanczos runs of `steps` with full
-    reorthogonalisation (ghost values appear without), their Gauss quadratures averaged (Ubaru, Chen & Saad 2017). float64
-    throughout on W converted block by block. Raises BadOption for k, probes or steps out of range.
+    The top by block Lanczos with full reorthogonalisation, products in float32 where W is stored in 32 bits or fewer, then
+    one Rayleigh–Ritz step in float64; pairs that do not reach a residual of 1e-3·θ within the largest basis are left to the
+    rest, so that `top` may hold fewer than k. The rest by `probes` random directions orthogonal to the top, each with a
+    Lanczos run of `steps` and full reorthogonalisation. Draws come from `statistics.torch_seed(seed, "slq", layer)`.
+
+    Memory beside W: N·max(8k, N/2)·8 bytes for the basis, and 200 MiB. W is read about 6k/16 + steps times, once for each
+    128 MiB of probes (a wide streamed one twice as often). Raises BadOption, NonFinite, ShapeMismatch.
+
+    Source: Golub & Underwood (1977); Ubaru, Chen & Saad (2017). Exact deflation and the bracketing of each quadrature in
+    the error bars are ours.
     """
-    h, d = W.shape
-    N = min(h, d)
-    if k < 1 or probes < 2 or steps < 2:
-        raise BadOption("Lanczos quadrature needs k >= 1, probes >= 2, steps >= 2", value=(k, probes, steps))
-    k = min(k, N)
-    X = W if h >= d else W.T
-    scale = float(X.abs().max()) or 1.0
-
-    def gram(V: Tensor) -> Tensor:
-        """XᵀX V / scale², in row blocks of 64 MiB."""
-        out = torch.zeros_like(V)
-        step = max(1, (64 << 20) // (8 * N))
-        for begin in range(0, X.shape[0], step):
-            block = X[begin : begin + step].double() / scale
-            out += block.T @ (block @ V)
-        return out
-
+    for name, value, least in (("k", k, 1), ("probes", probes, 2), ("steps", steps, 2)):
+        if value < least:
+            raise BadOption(f"`{name}` is too small for Lanczos quadrature", value=value, allowed=f"at least {least}")
+    operator = GramOperator(W)
+    n, unit = operator.n, operator.divisor**2
+    if operator.scale == 0:
+        top, none = np.zeros(min(k, n)), np.zeros((probes, 1))
+        return SLQ(np.zeros(n), top, top, none, none + 1, n - top.size, operator.shape, 0.0, 0.0, 0.0, 0.0, 0.0)
     generator = torch.Generator().manual_seed(torch_seed(seed, "slq", layer))
-    width = min(N, k + 32)
-    Q = torch.linalg.qr(torch.randn(N, width, generator=generator, dtype=torch.float64)).Q
-    values, residual = torch.zeros(width, dtype=torch.float64), torch.full((width,), math.inf, dtype=torch.float64)
-    for _ in range(ROUNDS):
-        Q = torch.linalg.qr(gram(torch.linalg.qr(gram(Q)).Q)).Q
-        Z = gram(Q)
-        values, vectors = torch.linalg.eigh(Q.T @ Z)
-        Q, Z = Q @ vectors, Z @ vectors
-        residual = torch.linalg.vector_norm(Z - Q * values, dim=0)
-        if bool((residual[-k:] <= TOLERANCE * values[-1]).all()):
-            break
-    top, basis = values[-k:], Q[:, -k:]
-    rest = N - k
-    if rest == 0:
-        evals = np.sort(top.clamp_min(0).numpy()) * scale**2
-        return SLQ(evals, residual[-k:].numpy() * scale**2, evals, 0.0, 0.0, 0.0)
-    nodes, weights = _quadratures(gram, basis, probes, min(steps, rest), generator)
-    return _assembled(top, residual[-k:], nodes, weights, rest, scale)
-
-
-def _quadratures(gram, basis: Tensor, probes: int, steps: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Gauss nodes and weights [probes, steps] of random directions orthogonal to `basis`, all probes in one block."""
-    n = basis.shape[0]
-    v = torch.randn(n, probes, generator=generator, dtype=torch.float64)
-    v = v - basis @ (basis.T @ v)
-    v = v / torch.linalg.vector_norm(v, dim=0)
-    known = torch.zeros(probes, steps, n, dtype=torch.float64)
-    T = torch.zeros(probes, steps, steps, dtype=torch.float64)
-    for j in range(steps):
-        known[:, j] = v.T
-        w = gram(v)
-        w = w - basis @ (basis.T @ w)
-        T[:, j, j] = (w * v).sum(dim=0)
-        column = w.T.unsqueeze(2)
-        for _ in range(2):
-            column = column - known[:, : j + 1].mT @ (known[:, : j + 1] @ column)
-        w = column.squeeze(2).T
-        beta = torch.linalg.vector_norm(w, dim=0)
-        if j + 1 < steps:
-            T[:, j, j + 1] = T[:, j + 1, j] = beta
-            v = w / beta.clamp_min(1e-300)
-    nodes, vectors = torch.linalg.eigh(T)
-    return nodes, vectors[:, 0, :] ** 2
-
-
-def _assembled(top: Tensor, residual: Tensor, nodes: Tensor, weights: Tensor, rest: int, scale: float) -> SLQ:
-    x = np.maximum(nodes.numpy(), 0.0)
-    w = weights.numpy() / weights.numpy().sum(axis=1, keepdims=True)
-    probes = len(x)
-    traces = rest * (x * w).sum(axis=1)
-    grid = np.sort(x.ravel())
-    order = np.argsort(x, axis=1)
-    per_probe = np.stack(
-        [
-            np.interp(grid, x[i, order[i]], np.cumsum(w[i, order[i]]) - w[i, order[i]] / 2, left=0.0, right=1.0)
-            for i in range(probes)
-        ]
-    )
-    mean = np.maximum.accumulate(per_probe.mean(axis=0))
-    spread = per_probe.std(axis=0, ddof=1) / math.sqrt(probes)
-    levels = (np.arange(rest) + 0.5) / rest
-    below = np.minimum(np.interp(levels, mean, grid), float(top[0]))
-    evals = np.concatenate([below, np.sort(top.clamp_min(0).numpy())]) * scale**2
+    found = _top(operator, min(k, n), generator)
+    top, error = found.values.clamp_min(0).flip(0).numpy() * unit, _bounds(found).flip(0).numpy() * unit
+    total, rest = operator.total * unit, n - top.size
+    nodes, weights, evals, cdf_error = np.zeros((probes, 0)), np.zeros((probes, 0)), top, 0.0
+    if rest:
+        nodes, weights = quadratures(operator, found.vectors, probes, min(steps, rest), generator)
+        nodes = nodes * unit
+        grid, cap = np.unique(nodes), float(top[0]) if top.size else np.inf
+        mean, half = distribution_of(nodes, weights, grid, cap)
+        below = np.interp((np.arange(rest) + 0.5) / rest, np.maximum.accumulate(mean), grid)
+        evals, cdf_error = np.concatenate([np.minimum(below, cap), top]), float(half.max()) * rest / n
     return SLQ(
-        top=np.sort(top.clamp_min(0).numpy()) * scale**2,
-        top_error=residual.numpy() * scale**2,
         evals=evals,
-        cdf_error=float(spread.max()),
-        trace=float(traces.mean()) * scale**2,
-        trace_error=float(traces.std(ddof=1) / math.sqrt(probes)) * scale**2,
+        top=top,
+        top_error=error,
+        nodes=nodes,
+        weights=weights,
+        rest=rest,
+        shape=operator.shape,
+        scale=operator.scale,
+        total=total,
+        trace=max(total - float(top.sum()), 0.0),
+        trace_error=float(error.sum()) + 1e-12 * total,
+        cdf_error=cdf_error,
     )
+
+
+def _top(operator: GramOperator, k: int, generator: torch.Generator) -> Ritz:
+    """The largest pairs whose residual is small enough; all products in float64 where those in float32 are too coarse."""
+
+    def exact(V: Tensor) -> Tensor:
+        return operator(V, exact=True)
+
+    most = max(_DIMENSIONS * k, operator.n // 2, _SMALL)
+    most = operator.n if 4 * most >= 3 * operator.n else most
+    first = largest_pairs(operator, operator.n, k, generator, tolerance=TOLERANCE / 4, most=most)
+    found = refined(exact, first.vectors)
+    narrow = not operator.wide and float(found.values[0]) * _FLOAT32 > TOLERANCE * float(found.values[-1])
+    if narrow and bool((found.residual > TOLERANCE * found.values).any()):
+        again = largest_pairs(exact, operator.n, k, generator, tolerance=TOLERANCE / 4, most=most)
+        found = refined(exact, again.vectors)
+    # Zeros of a matrix of low rank have residuals of rounding: they are known as well as the largest value is.
+    good = found.residual <= torch.maximum(TOLERANCE * found.values, 1e-12 * found.values[0])
+    keep = int(good.long().cumprod(0).sum())
+    return Ritz(found.values[:keep], found.vectors[:, :keep], found.residual[:keep], first.dimension)
+
+
+def _bounds(found: Ritz) -> Tensor:
+    """How far each value may be from an eigenvalue: its residual, or residual²/gap where no neighbour is that near."""
+    values, residual = found.values, found.residual
+    floor = 1e-14 * values.max() if len(values) else 0.0
+    if len(values) < 2:
+        return residual + floor
+    step = values[:-1] - values[1:]
+    gap = torch.full_like(values, torch.inf)
+    gap[:-1] = step - residual[1:]
+    gap[1:] = torch.minimum(gap[1:], step - residual[:-1])
+    gap[-1] = 0.0  # what lies below the last one is not known
+    sharp = residual**2 / gap.clamp_min(1e-300)
+    return torch.where(gap > residual, torch.minimum(residual, sharp), residual) + floor

@@ -97,7 +97,7 @@ def _fill(matrix: LayerMatrix, config: ScanConfig, measured: Measured) -> None:
             _damaged(row, *_nonfinite_blocks(matrix))
             return
     else:
-        W = matrix.load()
+        W = matrix.entries()
         count, index = nonfinite(W)
         if count:
             _damaged(row, count, index)
@@ -105,10 +105,12 @@ def _fill(matrix: LayerMatrix, config: ScanConfig, measured: Measured) -> None:
         approximate = config.approx == "always" or (
             config.approx == "auto" and row["N"] > config.exact_side and W.device.type == "cpu"
         )
-        if approximate and W.ndim == 2 and not W.is_complex():
+        if approximate and W.ndim == 2 and matrix.resampled:
             _approximate(W, config, measured)
             return
-        spectrum = esd(W, precision=config.precision)
+        own = matrix.conv == "operator" or matrix.low_rank  # what is not read off the entries as they are
+        spectrum = esd(matrix if own else W, precision=config.precision)
+        W = W if matrix.resampled else None
     evals = spectrum.evals
     row |= {"method": spectrum.method, "scale": spectrum.scale, "xmax": float(evals[-1])}
     exact = config.precision == "exact"
@@ -263,11 +265,8 @@ def _resampled(
     W: Tensor, matrix: LayerMatrix, config: ScanConfig
 ) -> tuple[Tensor, Callable[[Tensor], np.ndarray] | None]:
     """What is resampled, and how a copy becomes eigenvalues: the kernel of a convolution operator, else the matrix itself."""
-    if matrix.conv == "operator" and matrix.recipe is not None:
-        recipe = matrix.recipe
-        return matrix.refs[-1].load(), lambda kernel: esd(recipe((kernel,))).evals
-    if config.precision == "fast":
-        return W, lambda copy: esd(copy, precision="fast").evals
+    if matrix.conv == "operator" or config.precision == "fast":
+        return W, lambda copy: matrix.spectrum(copy, precision=config.precision)
     return W, None
 
 

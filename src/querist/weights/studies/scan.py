@@ -95,7 +95,12 @@ class ScanStudy(Study[ScanConfig]):
             what = self.data if self.data is not None else (self.address or config.source)
             source = open_source(what, include=config.include, exclude=config.exclude)
             found, passed = matrices(
-                source.refs, conv=config.conv, grid=config.grid, split=config.split, min_side=config.min_side
+                source.refs,
+                conv=config.conv,
+                grid=config.grid,
+                split=config.split,
+                min_side=config.min_side,
+                config=source.metadata.get("config"),
             )
             passed = (*source.passed_over, *passed)
             if not found:
