@@ -15,11 +15,7 @@ __version__ = "0.1.0"
 __all__ = ["Result", "__version__", "weights"]
 
 
-def _rooms() -> dict[str, tuple[str, ...]]:
-    return {"querist.reports.result": ("Result",)}
-
-
-_getattr, __dir__ = attach(__name__, _rooms())
+_getattr, __dir__ = attach(__name__, {"querist.reports.result": ("Result",)})
 
 
 def __getattr__(name: str):

@@ -10,7 +10,7 @@ from cyclopts import App, CycloptsError, Parameter
 from pydantic import ValidationError
 
 from querist import __version__
-from querist.errors import BadInput, QueristError
+from querist.errors import QueristError
 
 __all__ = ["ROOMS", "app", "main"]
 
@@ -43,8 +43,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     tokens = list(sys.argv[1:] if argv is None else argv)
     try:
         code = app(tokens, exit_on_error=False, print_error=False)
-    except BadInput as error:
-        return _say(f"{error} [{error.code}]", error.exit_code)
     except QueristError as error:
         return _say(f"{error} [{error.code}]", error.exit_code)
     except ValidationError as error:
@@ -74,8 +72,7 @@ def _usage(error: CycloptsError, tokens: Sequence[str]) -> str:
         from querist.runs.study import bad_option
 
         return f"{bad_option(error.__cause__)} [bad-option]"
-    words = [token for token in tokens if not token.startswith("-")][:2]
-    known = {"": app}
-    command = " ".join(["querist", *[word for word in words if word in ROOMS or word in known]])
+    room = next((token for token in tokens[:1] if token in ROOMS), "")
+    command = f"querist {room}".strip()
     text = " ".join(str(error).split())
     return f"{text} See: {command} --help [usage]"

@@ -306,6 +306,16 @@ def test_a_streamed_matrix_gives_the_same_row_and_finds_its_damage(monkeypatch):
     assert "the first at (70, 3)" in row["reason"]
 
 
+@pytest.mark.parametrize("rank_replicas", [0, 19])
+def test_an_approximated_layer_is_tested_by_what_was_asked_for(rank_replicas):
+    W = spiked(160, 96, strengths=(4.0,))
+    result = scan({"w": W}, approx="always", rank_replicas=rank_replicas)
+    row = rows(result)["w"]
+    assert row["status"] == "approximate"
+    assert row["n_spikes"] == 1
+    assert verdicts(result, "spikes")["w"] == ("yes" if rank_replicas else "cannot say")
+
+
 def test_input_arrays_are_not_changed():
     W = spiked(64, 48)
     before = W.copy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,9 @@ import polars as pl
 
 from querist.results.charts import Axes, Mark, Series, by_depth, ccdf, histogram, lines, stack, strip
 from querist.results.figure import Figure
+from querist.weights.nulls import PHASES, mp_pdf
 
-__all__ = ["LAYER_FIGURES", "PHASES", "figure_name", "layer_figures", "overview"]
-
-PHASES = ("random-like", "bleeding-out", "bulk+spikes", "bulk-decay", "heavy-tailed", "rank-collapse")
+__all__ = ["LAYER_FIGURES", "figure_name", "layer_figures", "overview"]
 
 LAYER_FIGURES = ("esd", "ccdf", "bulk", "nulls", "hill", "xmin", "values", "entries")
 
@@ -79,16 +79,12 @@ def layer_figures(
         for view, draw in (("esd", _esd), ("ccdf", _ccdf), ("bulk", _bulk), ("nulls", _nulls), ("values", _values)):
             figure = draw(layer, row, real, spectra, draws)
             if figure is not None:
-                yield _named(figure, layer, view)
+                yield replace(figure, name=figure_name(layer, view))
     if curves.height:
-        yield _named(_hill(layer, row, curves), layer, "hill")
-        yield _named(_xmin(layer, row, curves), layer, "xmin")
+        yield replace(_hill(layer, row, curves), name=figure_name(layer, "hill"))
+        yield replace(_xmin(layer, row, curves), name=figure_name(layer, "xmin"))
     if entries.height:
-        yield _named(_entries(layer, entries), layer, "entries")
-
-
-def _named(figure: Figure, layer: str, view: str) -> Figure:
-    return Figure(figure_name(layer, view), figure.title, figure.caption, figure.data, figure.layout, figure.table)
+        yield replace(_entries(layer, entries), name=figure_name(layer, "entries"))
 
 
 def _esd(layer: str, row: Mapping[str, Any], real: np.ndarray, spectra: pl.DataFrame, draws: pl.DataFrame) -> Figure:
@@ -133,8 +129,6 @@ def _bulk(
 ) -> Figure | None:
     if not row["sigma_mp"] or not row["lambda_plus"]:
         return None
-    from querist.weights.nulls import mp_pdf
-
     q, scale = row["q"], row["M"] * row["sigma_mp"] ** 2
     low, high = (1 - math.sqrt(q)) ** 2, (1 + math.sqrt(q)) ** 2
     x = low + (high - low) * (1 - np.cos(np.linspace(0.02, np.pi - 0.02, 160))) / 2

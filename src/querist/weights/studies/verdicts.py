@@ -8,7 +8,7 @@ from typing import Any
 
 from querist.results.finding import Finding, Verdict
 from querist.weights import questions as ask
-from querist.weights.studies.measure import SHORT_TAIL
+from querist.weights.studies.columns import SHORT_TAIL
 
 __all__ = ["Draws", "layer_findings", "run_findings"]
 
