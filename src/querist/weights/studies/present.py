@@ -10,8 +10,8 @@ import polars as pl
 
 from querist.results.figure import Figure
 from querist.results.layout import Layout, Section
-from querist.weights import figures
 from querist.weights.configs import ScanConfig
+from querist.weights.figures import scan as figures
 from querist.weights.questions import SCAN_QUESTIONS
 from querist.weights.tables import SCAN_TABLES
 
