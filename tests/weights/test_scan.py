@@ -321,3 +321,18 @@ def test_input_arrays_are_not_changed():
     before = W.copy()
     scan(W)
     assert np.array_equal(W, before)
+
+
+def test_figures_and_curves_of_a_scan_in_memory_are_made_when_asked_for(monkeypatch):
+    from querist.weights.studies import scan as study
+
+    drawn = []
+    whole = study._curves
+    monkeypatch.setattr(study, "_curves", lambda *given: drawn.append(1) or whole(*given))
+    found = scan({"weight": spiked(60, 40)}, nulls=())
+    assert drawn == []
+    assert found.figure("overview") is not None
+    assert drawn == []
+    assert found.curves.height > 0
+    assert any(name.startswith("hill") for name in found.figures)
+    assert drawn == [1]

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from querist.files import write_text
 from querist.reports.document import Document
 from querist.reports.result import Result
 from querist.results.figure import Figure
+from querist.results.lazy import Lazy
 from querist.results.summary import envelope, plain
 from querist.runs.carry import carry
 from querist.runs.engines import Engine, choose
@@ -65,7 +67,7 @@ def ask(
         answer = study.finish(config, tables)
         seconds = run.seconds
         head = run.header | {"status": "done", "finished": now(), "seconds": seconds}
-        result = _result(study, head, answer, run, [*run.warnings, *answer.warnings])
+        result = _result(study, head, answer, tables, run, [*run.warnings, *answer.warnings])
         run.write_answer(result.tables, result.findings, result.figures.values(), result.layout, result.summary)
         write_text(run.folder / "report.html", _page(result.document()))
         run.end("done", seconds=seconds)
@@ -85,13 +87,18 @@ def _in_memory(
     answer = study.finish(config, tables)
     memory.drop_empty()
     head |= {"status": "done", "finished": now(), "seconds": memory.seconds}
-    return _result(study, head, answer, memory, answer.warnings)
+    return _result(study, head, answer, tables, memory, answer.warnings)
 
 
 def _result(
-    study: Study[Any], head: Mapping[str, Any], answer: Answer, store: Run | Memory, warnings: Sequence[str]
+    study: Study[Any],
+    head: Mapping[str, Any],
+    answer: Answer,
+    carried: Mapping[str, pl.DataFrame],
+    store: Run | Memory,
+    warnings: Sequence[str],
 ) -> Result:
-    tables = _declared(study, answer.tables, store)
+    tables = _declared(study, answer.tables, carried, store)
     folder = store.folder if isinstance(store, Run) else None
     summary = envelope(
         head,
@@ -103,19 +110,36 @@ def _result(
         findings=answer.findings,
         own=answer.summary,
     )
-    figures = {figure.name: Figure(**plain(figure.as_dict())) for figure in answer.figures}
+    drawn = (
+        answer.figures if isinstance(answer.figures, Mapping) else {figure.name: figure for figure in answer.figures}
+    )
+    figures = Lazy({name: partial(drawn.__getitem__, name) for name in drawn}).then(_plain)
     return Result(head, answer.layout, tuple(answer.findings), tables, figures, summary, folder, store)
 
 
-def _declared(study: Study[Any], tables: Mapping[str, pl.DataFrame], store: Run | Memory) -> dict[str, pl.DataFrame]:
+def _plain(name: str, figure: Figure) -> Figure:
+    """A figure of plain JSON values, as a run folder would give it back."""
+    return Figure(**plain(figure.as_dict()))
+
+
+def _declared(
+    study: Study[Any], tables: Mapping[str, pl.DataFrame], carried: Mapping[str, pl.DataFrame], store: Run | Memory
+) -> Mapping[str, pl.DataFrame]:
+    """The answer's tables, each as its specification has it; those handed on from the units as they are."""
     specs = {spec.name: spec for spec in study.tables}
     unknown = sorted(set(tables) - set(specs))
     if unknown:
         raise InvariantBroken(f"{study.room} {study.command} ends with an undeclared table {unknown[0]}")
-    frames = {name: specs[name].frame(frame) for name, frame in tables.items()}
-    if isinstance(store, Memory) and not store.has_files:
-        return frames
-    return {name: mark_files(frame, store.folder, FILES) for name, frame in frames.items()}
+    marks = not isinstance(store, Memory) or store.has_files
+
+    def declare(name: str, frame: pl.DataFrame) -> pl.DataFrame:
+        if frame is not carried.get(name):
+            frame = specs[name].frame(frame)
+        return mark_files(frame, store.folder, FILES) if marks else frame
+
+    if isinstance(tables, Lazy):
+        return tables.then(declare)
+    return {name: declare(name, frame) for name, frame in tables.items()}
 
 
 def _page(document: Document) -> str:

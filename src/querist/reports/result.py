@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +15,7 @@ from querist.reports.document import Document
 from querist.results.figure import Figure
 from querist.results.finding import Finding
 from querist.results.layout import Layout
+from querist.results.lazy import Lazy
 from querist.runs.run import read_header
 from querist.runs.work import FILES
 
@@ -73,7 +75,7 @@ class Result:
         paths = {path.stem: path for path in sorted((folder / "figures").glob("*.json"))}
         names = [name for name in dict.fromkeys([*drawn, *paths]) if name in paths]
         figures = {name: Figure(**json.loads(paths[name].read_text("utf-8"))) for name in names}
-        tables = _Tables({name: folder / path for name, path in summary["tables"].items()})
+        tables = Lazy({name: partial(_read_table, folder / path) for name, path in summary["tables"].items()})
         return cls(header, layout, findings, tables, figures, summary, folder)
 
     @property
@@ -194,31 +196,10 @@ class Result:
         return "\n".join(lines)
 
 
-class _Tables(Mapping[str, "pl.DataFrame"]):
-    """Tables of a run folder, each read when it is first asked for."""
+def _read_table(path: Path) -> pl.DataFrame:
+    import polars as pl
 
-    def __init__(self, paths: Mapping[str, Path]):
-        self._paths = paths
-        self._frames: dict[str, pl.DataFrame] = {}
-
-    def __getitem__(self, name: str) -> pl.DataFrame:
-        if name not in self._frames:
-            import polars as pl
-
-            try:
-                self._frames[name] = pl.read_parquet(self._paths[name])
-            except (OSError, pl.exceptions.PolarsError) as error:
-                raise CorruptFile(f"A table cannot be read ({error})", value=str(self._paths[name])) from error
-        return self._frames[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._paths)
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._paths
-
-    def __repr__(self) -> str:
-        return f"tables {', '.join(self._paths)}"
+    try:
+        return pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise CorruptFile(f"A table cannot be read ({error})", value=str(path)) from error

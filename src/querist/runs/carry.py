@@ -123,10 +123,8 @@ def _stage(engine: Engine, work: Work, units: Sequence[Unit], store: Store, prog
 
 def join(study: Study[Any], parts: Mapping[str, Sequence[pl.DataFrame]]) -> dict[str, pl.DataFrame]:
     """Frames of each table as one. Raises InvariantBroken where two units gave a row with the same key."""
-    import polars as pl
-
     specs = {spec.name: spec for spec in study.tables}
-    return {name: specs[name].frame(pl.concat(frames)) for name, frames in parts.items()}
+    return {name: specs[name].join(frames) for name, frames in parts.items()}
 
 
 def _failed(stage: str, units: Sequence[Unit], failures: Mapping[str, Outcome], store: Store) -> UnitsFailed:

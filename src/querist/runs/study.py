@@ -83,11 +83,15 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a study ends with. `summary` holds the room's own keys; `passed_over` is a list of {what, reason}."""
+    """What a study ends with. `summary` holds the room's own keys; `passed_over` is a list of {what, reason}.
+
+    Tables and figures may be given as a `Lazy` mapping: a run folder writes all of them, an answer in memory makes those that
+    are asked for.
+    """
 
     tables: Mapping[str, pl.DataFrame]
     findings: Sequence[Finding]
-    figures: Sequence[Figure]
+    figures: Sequence[Figure] | Mapping[str, Figure]
     layout: Layout
     summary: Mapping[str, Any] = field(default_factory=dict)
     warnings: Sequence[str] = ()

@@ -90,8 +90,11 @@ class Work:
         unknown = sorted(set(rows) - set(specs))
         if unknown:
             raise InvariantBroken(f"unit {unit.key} of {self.study.command} returned an undeclared table {unknown[0]}")
+        frames = {name: specs[name].frame(value) for name, value in rows.items()}
+        if not any(folder.iterdir()):
+            return frames
         mark = f"{FILES}units/{self.stage}/{encode_key(unit.key)}/"
-        return {name: mark_files(specs[name].frame(value), folder, mark) for name, value in rows.items()}
+        return {name: mark_files(frame, folder, mark) for name, frame in frames.items()}
 
 
 def mark_files(frame: pl.DataFrame, folder: Path, mark: str) -> pl.DataFrame:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ import polars as pl
 
 from querist.results.charts import Axes, Mark, Series, by_depth, ccdf, histogram, lines, stack, strip
 from querist.results.figure import Figure
+from querist.results.lazy import Lazy
 from querist.weights.nulls import PHASES, mp_pdf
 
 __all__ = ["LAYER_FIGURES", "figure_name", "layer_figures", "overview"]
 
-LAYER_FIGURES = ("esd", "ccdf", "bulk", "nulls", "hill", "xmin", "values", "entries")
+Row = Mapping[str, Any]
+Tables = Mapping[str, pl.DataFrame]
 
 
 def figure_name(layer: str, view: str) -> str:
@@ -69,25 +72,27 @@ def _null_band(rows: pl.DataFrame) -> Series:
     return Series("null", np.arange(len(mp)), both.mean(axis=0), both.min(axis=0), both.max(axis=0), null=True)
 
 
-def layer_figures(
-    row: Mapping[str, Any], spectra: pl.DataFrame, curves: pl.DataFrame, draws: pl.DataFrame, entries: pl.DataFrame
-) -> Iterator[Figure]:
-    """The views of one layer that its rows allow. All frames hold this layer only."""
+def layer_figures(row: Row, held: Set[str], tables: Tables) -> dict[str, Callable[[], Figure]]:
+    """The views of one layer by name, each drawn from `tables` when it is called.
+
+    `held` says what the tables hold of this layer beside its own spectrum: "copies", "entries".
+    """
+    views = [view for view, (_, allowed) in LAYER_FIGURES.items() if allowed(row, held)]
+    return {figure_name(row["layer_id"], view): partial(_drawn, row, tables, view) for view in views}
+
+
+def _drawn(row: Row, tables: Tables, view: str) -> Figure:
     layer = row["layer_id"]
-    real = _eigenvalues(spectra, "real")
-    if real.size and real[-1] > 0:
-        for view, draw in (("esd", _esd), ("ccdf", _ccdf), ("bulk", _bulk), ("nulls", _nulls), ("values", _values)):
-            figure = draw(layer, row, real, spectra, draws)
-            if figure is not None:
-                yield replace(figure, name=figure_name(layer, view))
-    if curves.height:
-        yield replace(_hill(layer, row, curves), name=figure_name(layer, "hill"))
-        yield replace(_xmin(layer, row, curves), name=figure_name(layer, "xmin"))
-    if entries.height:
-        yield replace(_entries(layer, entries), name=figure_name(layer, "entries"))
+    own = Lazy({name: partial(_of_layer, tables, name, layer) for name in tables})
+    return replace(LAYER_FIGURES[view][0](layer, row, own), name=figure_name(layer, view))
 
 
-def _esd(layer: str, row: Mapping[str, Any], real: np.ndarray, spectra: pl.DataFrame, draws: pl.DataFrame) -> Figure:
+def _of_layer(tables: Tables, name: str, layer: str) -> pl.DataFrame:
+    return tables[name].filter(pl.col("layer_id") == layer)
+
+
+def _esd(layer: str, row: Row, tables: Tables) -> Figure:
+    real = _eigenvalues(tables, "real")
     curves, words = [], "No power law was fitted."
     if row["alpha"] is not None and row["xmin"]:
         x = np.geomspace(row["xmin"], real[-1], 100)
@@ -109,14 +114,15 @@ def _esd(layer: str, row: Mapping[str, Any], real: np.ndarray, spectra: pl.DataF
     return Figure("", f"Spectral density of {layer}", f"Both axes logarithmic. {words}", data, layout, "spectra")
 
 
-def _ccdf(layer: str, row: Mapping[str, Any], real: np.ndarray, spectra: pl.DataFrame, draws: pl.DataFrame) -> Figure:
+def _ccdf(layer: str, row: Row, tables: Tables) -> Figure:
+    real = _eigenvalues(tables, "real")
     fits = []
     if row["alpha"] is not None and row["xmin"]:
         x = np.geomspace(row["xmin"], real[-1], 100)
         share = row["n_tail"] / np.count_nonzero(real > 0)
         fits.append(Series("power law, on its tail only", x, share * (x / row["xmin"]) ** (1 - row["alpha"])))
     samples = {"eigenvalues": real}
-    shuffled = _eigenvalues(spectra, "shuffle")
+    shuffled = _eigenvalues(tables, "shuffle")
     if shuffled.size:
         samples["shuffled copies"] = shuffled
     data, layout = ccdf(samples, Axes("eigenvalue λ", "share of eigenvalues at or above", log="xy"), fits=fits)
@@ -124,11 +130,8 @@ def _ccdf(layer: str, row: Mapping[str, Any], real: np.ndarray, spectra: pl.Data
     return Figure("", f"Survival function of {layer}", caption, data, layout, "spectra")
 
 
-def _bulk(
-    layer: str, row: Mapping[str, Any], real: np.ndarray, spectra: pl.DataFrame, draws: pl.DataFrame
-) -> Figure | None:
-    if not row["sigma_mp"] or not row["lambda_plus"]:
-        return None
+def _bulk(layer: str, row: Row, tables: Tables) -> Figure:
+    real = _eigenvalues(tables, "real")
     q, scale = row["q"], row["M"] * row["sigma_mp"] ** 2
     low, high = (1 - math.sqrt(q)) ** 2, (1 + math.sqrt(q)) ** 2
     x = low + (high - low) * (1 - np.cos(np.linspace(0.02, np.pi - 0.02, 160))) / 2
@@ -136,7 +139,7 @@ def _bulk(
     shown = real[real <= 3 * row["lambda_plus"]]
     beyond = real.size - shown.size
     marks = [Mark("bulk edge λ₊", row["lambda_plus"])]
-    edges = draws.filter(pl.col("replica").is_null())["edge"].drop_nulls().to_list()
+    edges = tables["null_draws"].filter(pl.col("replica").is_null())["edge"].drop_nulls().to_list()
     if edges:
         marks.append(Mark(".99 Tracy–Widom edge", edges[0]))
     data, layout = histogram({"eigenvalues": shown}, Axes("eigenvalue λ", "density"), curves=[bulk], marks=marks)
@@ -148,16 +151,13 @@ def _bulk(
     return Figure("", f"Bulk and spikes of {layer}", caption, data, layout, "spectra")
 
 
-def _nulls(
-    layer: str, row: Mapping[str, Any], real: np.ndarray, spectra: pl.DataFrame, draws: pl.DataFrame
-) -> Figure | None:
+def _nulls(layer: str, row: Row, tables: Tables) -> Figure:
+    real = _eigenvalues(tables, "real")
     samples = {"real": real}
     for kind, words in (("shuffle", "shuffled entries"), ("signflip", "random signs")):
-        values = _eigenvalues(spectra, kind)
+        values = _eigenvalues(tables, kind)
         if values.size:
             samples[words] = values
-    if len(samples) == 1:
-        return None
     data, layout = histogram(samples, Axes("eigenvalue λ", "density", log="xy"))
     caption = (
         "Shuffling keeps the entries and loses all else; random signs also keep the scale of every row and column. Where "
@@ -167,7 +167,8 @@ def _nulls(
     return Figure("", f"Real against resampled spectra of {layer}", caption, data, layout, "spectra")
 
 
-def _values(layer: str, row: Mapping[str, Any], real: np.ndarray, spectra: pl.DataFrame, draws: pl.DataFrame) -> Figure:
+def _values(layer: str, row: Row, tables: Tables) -> Figure:
+    real = _eigenvalues(tables, "real")
     descending = np.sqrt(real[::-1])
     series = [Series("singular values", np.arange(1, descending.size + 1), descending)]
     marks = []
@@ -180,8 +181,8 @@ def _values(layer: str, row: Mapping[str, Any], real: np.ndarray, spectra: pl.Da
     return Figure("", f"Singular values of {layer}", caption, data, layout, "spectra")
 
 
-def _hill(layer: str, row: Mapping[str, Any], curves: pl.DataFrame) -> Figure:
-    ordered = curves.sort("n_tail")
+def _hill(layer: str, row: Row, tables: Tables) -> Figure:
+    ordered = tables["curves"].sort("n_tail")
     series = [Series("Hill", ordered["n_tail"].to_numpy(), ordered["hill"].to_numpy())]
     marks = [Mark("tail of the csn fit", row["n_tail"])] if row["n_tail"] else []
     if row["alpha_hill_mp"] is not None:
@@ -193,8 +194,8 @@ def _hill(layer: str, row: Mapping[str, Any], curves: pl.DataFrame) -> Figure:
     return Figure("", f"Hill plot of {layer}", caption, data, layout, "curves")
 
 
-def _xmin(layer: str, row: Mapping[str, Any], curves: pl.DataFrame) -> Figure:
-    ordered = curves.sort("xmin")
+def _xmin(layer: str, row: Row, tables: Tables) -> Figure:
+    ordered = tables["curves"].sort("xmin")
     marks = [Mark("chosen xmin", row["xmin"])] if row["xmin"] else []
     by_xmin = lines(
         [Series("D", ordered["xmin"].to_numpy(), ordered["D"].to_numpy())], Axes("xmin", "D", log="x"), marks=marks
@@ -208,19 +209,20 @@ def _xmin(layer: str, row: Mapping[str, Any], curves: pl.DataFrame) -> Figure:
     return Figure("", f"Choice of xmin in {layer}", caption, data, layout, "curves")
 
 
-def _entries(layer: str, entries: pl.DataFrame) -> Figure:
+def _entries(layer: str, row: Row, tables: Tables) -> Figure:
+    entries = tables["entries"]
     middle = ((entries["left"] + entries["right"]) / 2).to_numpy()
     series = [
         Series("entries", middle, entries["share"].to_numpy()),
         Series("normal", middle, entries["normal"].to_numpy(), null=True),
     ]
-    data, layout = lines(series, Axes("entry, in standard deviations", "share of entries", log="y"))
+    data, layout = lines(series, Axes("entry, in root mean squares", "share of entries", log="y"))
     caption = "Both outermost bins hold everything beyond. Heavy entries alone can push the largest eigenvalue out."
     return Figure("", f"Entries of {layer}", caption, data, layout, "entries")
 
 
-def _eigenvalues(spectra: pl.DataFrame, kind: str) -> np.ndarray:
-    return np.sort(spectra.filter(pl.col("kind") == kind)["eigenvalue"].to_numpy())
+def _eigenvalues(tables: Tables, kind: str) -> np.ndarray:
+    return np.sort(tables["spectra"].filter(pl.col("kind") == kind)["eigenvalue"].to_numpy())
 
 
 def _floats(rows: pl.DataFrame, column: str) -> np.ndarray:
@@ -229,3 +231,24 @@ def _floats(rows: pl.DataFrame, column: str) -> np.ndarray:
 
 def _g(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.3g}"
+
+
+def _has_spectrum(row: Row, held: Set[str]) -> bool:
+    return bool(row["xmax"])
+
+
+def _has_curves(row: Row, held: Set[str]) -> bool:
+    return row["alpha"] is not None
+
+
+LAYER_FIGURES: dict[str, tuple[Callable[[str, Row, Tables], Figure], Callable[[Row, Set[str]], bool]]] = {
+    "esd": (_esd, _has_spectrum),
+    "ccdf": (_ccdf, _has_spectrum),
+    "bulk": (_bulk, lambda row, held: bool(row["sigma_mp"] and row["lambda_plus"])),
+    "nulls": (_nulls, lambda row, held: "copies" in held),
+    "values": (_values, _has_spectrum),
+    "hill": (_hill, _has_curves),
+    "xmin": (_xmin, _has_curves),
+    "entries": (_entries, lambda row, held: "entries" in held),
+}
+"""The views of a layer, in their order: how each is drawn, and which rows allow it."""

@@ -16,6 +16,7 @@ from querist.weights.nulls._deflate import without_top
 from querist.weights.nulls._rank import LEVEL, predicted_edge, predicted_p, rank_edge, spike_verdict, tied_rank_p
 from querist.weights.nulls._replicas import KINDS, Spectrum, full_replicas, pooled, top_error, top_replicas
 from querist.weights.nulls._spiketest import Round, SpikeTest
+from querist.weights.spectrum import nonfinite
 
 __all__ = ["spike_test"]
 
@@ -99,7 +100,7 @@ def _checked(W, nulls, replicas, rank_replicas, deflate, spectrum, shape):
             value=f"deflate=True with {'spectrum=' if spectrum is not None else 'rank_replicas=0'}",
             mend="Leave one of them out",
         )
-    if not bool(torch.isfinite(W).all()):
+    if nonfinite(W)[0]:
         raise NonFinite("The matrix holds NaN or infinite entries", mend="Mend or leave out the tensor")
     # Sign flips first: see _draw.
     return W, tuple(null for null in reversed(KINDS) if null in nulls), shape or (W.shape[-2], W.shape[-1])

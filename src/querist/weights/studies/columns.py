@@ -22,7 +22,7 @@ class Measured:
     row: dict[str, Any]
     spectra: list[tuple[str, int | None, np.ndarray]] = field(default_factory=list)
     null_draws: list[dict[str, Any]] = field(default_factory=list)
-    entries: list[dict[str, Any]] = field(default_factory=list)
+    entries: np.ndarray | None = None
 
 
 def fit_columns(fit: PLFit) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from querist.weights.shrink import shrink
 from querist.weights.spectrum import ESD, LayerMatrix, alpha_weighted, esd, log_alpha_norm, nonfinite, norms
 from querist.weights.studies.approximate import approximate
 from querist.weights.studies.columns import SHORT_TAIL, Measured, fit_columns
-from querist.weights.studies.entries import entry_histogram
+from querist.weights.studies.entries import entry_shares
 
 __all__ = ["measure"]
 
@@ -111,7 +111,7 @@ def _fill(matrix: LayerMatrix, config: ScanConfig, measured: Measured) -> None:
     test = _against_nulls(W, matrix, spectrum, bulk, config, measured)
     _judge(W, matrix, spectrum, bulk, fit, test, config, row)
     if W is not None and not W.is_complex():
-        measured.entries = entry_histogram(matrix.layer_id, W)
+        measured.entries = entry_shares(W)
         if config.farms:
             _add_farms(W, matrix, row)
 

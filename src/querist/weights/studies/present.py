@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from querist.results.figure import Figure
 from querist.results.layout import Layout, Section
+from querist.results.lazy import Lazy
 from querist.weights.configs import ScanConfig
 from querist.weights.figures import scan as figures
 from querist.weights.questions import SCAN_QUESTIONS
@@ -43,23 +45,22 @@ def surprising(rows: Sequence[Row], count: int = SHOWN_LAYERS) -> list[Row]:
     return sorted(chosen, key=lambda row: row["position"])
 
 
-def draw(layers: pl.DataFrame, shown: Sequence[Row], tables: Mapping[str, pl.DataFrame]) -> list[Figure]:
+def draw(layers: pl.DataFrame, shown: Sequence[Row], tables: Mapping[str, pl.DataFrame]) -> Lazy[Figure]:
     """The overview, and every view of the layers that are shown."""
-    drawn = [figures.overview(layers)] if layers["xmax"].is_not_null().any() else []
+    drawn = {"overview": partial(figures.overview, layers)} if layers["xmax"].is_not_null().any() else {}
+    copies = tables["spectra"].filter(pl.col("kind") != "real")["layer_id"].unique().to_list()
+    entries = tables["entries"]["layer_id"].unique().to_list()
     for row in shown:
-        own = [
-            tables[name].filter(pl.col("layer_id") == row["layer_id"])
-            for name in ("spectra", "curves", "null_draws", "entries")
-        ]
-        drawn.extend(figures.layer_figures(row, *own))
-    return drawn
+        held = {what for what, layers_ in (("copies", copies), ("entries", entries)) if row["layer_id"] in layers_}
+        drawn |= figures.layer_figures(row, held, tables)
+    return Lazy(drawn)
 
 
 def lay_out(
-    address: str, rows: Sequence[Row], shown: Sequence[Row], drawn: Sequence[Figure], passed: bool, advice: bool
+    address: str, rows: Sequence[Row], shown: Sequence[Row], drawn: Iterable[str], passed: bool, advice: bool
 ) -> Layout:
     """Findings of the run, the overview, every layer's findings by question, what was passed over, a section per layer."""
-    names = [figure.name for figure in drawn]
+    names = list(drawn)
     sections = [
         Section(
             "All layers",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,12 @@ import polars as pl
 from querist.errors import BadOption, UnknownName
 from querist.reports.ask import ask
 from querist.reports.result import Result
+from querist.results.lazy import Lazy
 from querist.runs.study import Answer, Study, Unit
 from querist.statistics import benjamini_hochberg
 from querist.weights.configs import ScanConfig
 from querist.weights.questions import SCAN_QUESTIONS
+from querist.weights.studies.entries import entry_rows
 from querist.weights.studies.present import draw, lay_out, summarise, surprising, warn
 from querist.weights.studies.verdicts import Draws, layer_findings, run_findings
 from querist.weights.tables import ADVICE, CURVES, PASSED_OVER, SCAN_TABLES, SPECTRA
@@ -136,16 +139,17 @@ class ScanStudy(Study[ScanConfig]):
         order = {matrix.layer_id: i for i, matrix in enumerate(matrices)}
         rows: list[dict[str, Any]] = []
         draws: list[dict[str, Any]] = []
-        entries: list[dict[str, Any]] = []
-        spectra: list[pl.DataFrame] = []
+        entries: dict[str, np.ndarray] = {}
+        spectra: list[tuple[str, str, int | None, np.ndarray]] = []
         for layer in unit.payload["layers"]:
             measured = measure(matrices[order[layer]], config)
             rows.append({**measured.row, "position": order[layer]})
             draws.extend(measured.null_draws)
-            entries.extend(measured.entries)
-            spectra.extend(_spectrum(layer, *spectrum) for spectrum in measured.spectra)
-        eigenvalues = pl.concat(spectra) if spectra else SPECTRA.frame([])
-        return {"layers": rows, "spectra": eigenvalues, "null_draws": draws, "entries": entries}
+            if measured.entries is not None:
+                entries[layer] = measured.entries
+            spectra.extend((layer, *spectrum) for spectrum in measured.spectra)
+        eigenvalues = _spectra(spectra) if spectra else SPECTRA.frame([])
+        return {"layers": rows, "spectra": eigenvalues, "null_draws": draws, "entries": entry_rows(entries)}
 
     def finish(self, config: ScanConfig, tables: Mapping[str, pl.DataFrame]) -> Answer:
         """Adjust over layers, advise, judge, draw."""
@@ -166,16 +170,21 @@ class ScanStudy(Study[ScanConfig]):
             for item in passed
         ]
         shown = surprising(rows)
-        curves = _curves(shown, tables["spectra"])
-        tables = {**tables, "curves": curves}
-        drawn = draw(layers, shown, tables)
+        ready = {
+            **tables,
+            "layers": layers,
+            "passed_over": PASSED_OVER.frame(passed_rows),
+            "advice": ADVICE.frame(advice),
+        }
+        answer = Lazy(
+            {
+                **{name: partial(ready.__getitem__, name) for name in ready},
+                "curves": partial(_curves, shown, tables["spectra"]),
+            }
+        )
+        drawn = draw(layers, shown, answer)
         return Answer(
-            tables={
-                **tables,
-                "layers": layers,
-                "passed_over": PASSED_OVER.frame(passed_rows),
-                "advice": ADVICE.frame(advice),
-            },
+            tables=answer,
             findings=findings,
             figures=drawn,
             layout=lay_out(source.address, rows, shown, drawn, bool(passed_rows), bool(advice)),
@@ -230,16 +239,17 @@ def scan(
     return Scan(**{field.name: getattr(result, field.name) for field in dataclasses.fields(result)})
 
 
-def _spectrum(layer: str, kind: str, replica: int | None, evals: np.ndarray) -> pl.DataFrame:
-    n = evals.size
-    return pl.DataFrame(
-        {
-            "layer_id": pl.repeat(layer, n, dtype=pl.String, eager=True),
-            "kind": pl.repeat(kind, n, dtype=pl.String, eager=True),
-            "replica": pl.repeat(replica, n, dtype=pl.Int64, eager=True),
-            "index": np.arange(n),
-            "eigenvalue": evals,
-        }
+def _spectra(drawn: Sequence[tuple[str, str, int | None, np.ndarray]]) -> pl.DataFrame:
+    """(layer, kind, replica, eigenvalues) of every spectrum as one frame, a row per eigenvalue."""
+    sizes = np.array([evals.size for *_, evals in drawn], dtype=np.int64)
+    of = np.repeat(np.arange(len(drawn)), sizes)
+    labels = pl.DataFrame(
+        {name: [spectrum[i] for spectrum in drawn] for i, name in enumerate(("layer_id", "kind", "replica"))},
+        schema={"layer_id": pl.String, "kind": pl.String, "replica": pl.Int64},
+    )
+    return labels[of].with_columns(
+        pl.Series("index", np.arange(of.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)),
+        pl.Series("eigenvalue", np.concatenate([evals for *_, evals in drawn])),
     )
 
 

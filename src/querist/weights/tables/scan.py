@@ -193,11 +193,11 @@ PASSED_OVER = TableSpec(
 
 ENTRIES = TableSpec(
     name="entries",
-    meaning="Histogram of a matrix's entries in units of their standard deviation, beside the normal density.",
+    meaning="Histogram of a matrix's entries (a regular sample above 32 768) over their root mean square, beside the normal law.",
     columns=(
         Column("layer_id", "str", "Which matrix."),
-        Column("left", "float", "Lower end of the bin.", "standard deviations"),
-        Column("right", "float", "Upper end of the bin.", "standard deviations"),
+        Column("left", "float", "Lower end of the bin.", "root mean squares"),
+        Column("right", "float", "Upper end of the bin.", "root mean squares"),
         Column("share", "float", "Share of entries in the bin; the outermost bins hold all beyond."),
         Column("normal", "float", "Share that normal entries would put there."),
     ),
