@@ -55,7 +55,15 @@ def files(tmp_path_factory):
     ]
     sections = tuple(replace(section, figures=()) for section in one.layout.sections)
     drawn = replace(one, figures={}, layout=replace(one.layout, sections=sections))
-    pages = {"report": render(one), "words": render(drawn), "compare": compare(one, second(one)), "index": index(runs)}
+    specs = tuple(replace(spec, shown=("alpha", "empty")) if spec.key else spec for spec in one.layout.tables)
+    narrow = replace(drawn, layout=replace(drawn.layout, tables=specs))
+    pages = {
+        "report": render(one),
+        "words": render(drawn),
+        "narrow": render(narrow),
+        "compare": compare(one, second(one)),
+        "index": index(runs),
+    }
     for name, text in pages.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
     return folder
@@ -191,6 +199,18 @@ def test_pages_columns_and_digits(tab):
     page = one.page
     page.keyboard.press("Escape")
     assert not root.locator(".boxes").is_visible()
+
+
+def test_a_wide_table_shows_the_columns_that_its_specification_names(tab):
+    root = tab("narrow").table()
+    assert root.locator("thead th").all_inner_texts() == ["layer_id", "alpha"]
+    assert (
+        root.locator(".count").inner_text()
+        == "Rows 1–25 of 60 · 37 more columns under Columns · 1 column without any value hidden at first"
+    )
+    root.locator(".chooser summary").click()
+    root.locator(".boxes").get_by_label("n_spikes", exact=True).check()
+    assert root.locator("thead th").all_inner_texts() == ["layer_id", "n_spikes count", "alpha"]
 
 
 def test_csv_holds_the_filtered_rows_with_every_digit(tab, tmp_path):

@@ -53,6 +53,7 @@ def _table(spec: TableSpec, frame: pl.DataFrame, total: int, path: str | None) -
         {
             "name": spec.name,
             "key": list(spec.key),
+            "shown": list(spec.shown),
             "columns": [[c.name, c.kind, c.unit, c.meaning] for c in columns],
             "values": [[_cell(value) for value in frame[c.name].to_list()] for c in columns],
             "total": total,

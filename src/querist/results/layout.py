@@ -70,4 +70,10 @@ def _spec(value: Mapping[str, Any]) -> TableSpec:
     from querist.results.table import Column
 
     columns: Iterable[Mapping[str, Any]] = value["columns"]
-    return TableSpec(value["name"], value["meaning"], tuple(Column(**c) for c in columns), tuple(value["key"]))
+    return TableSpec(
+        value["name"],
+        value["meaning"],
+        tuple(Column(**c) for c in columns),
+        tuple(value["key"]),
+        tuple(value.get("shown", ())),
+    )

@@ -29,12 +29,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A table's name, meaning, columns and the columns that together identify a row."""
+    """A table's name, meaning, columns and the columns that together identify a row.
+
+    `shown` names the columns that a page shows at first beside the key, of a table too wide to be read; none: all of them.
+    """
 
     name: str
     meaning: str
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
 
     def schema(self) -> dict[str, Any]:
         """Column name to polars data type, in order."""
@@ -88,6 +92,7 @@ class TableSpec:
             "name": self.name,
             "meaning": self.meaning,
             "key": list(self.key),
+            "shown": list(self.shown),
             "columns": [{"name": c.name, "kind": c.kind, "unit": c.unit, "meaning": c.meaning} for c in self.columns],
         }
 

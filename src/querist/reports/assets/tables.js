@@ -54,6 +54,11 @@
         if (!this.keyed.has(i) && this.height && this.values[i].every((v) => v === null)) this.hidden.add(i);
       });
       this.empty = this.hidden.size;
+      if (this.shown.length)
+        this.columns.forEach((c, i) => {
+          if (!this.keyed.has(i) && !this.shown.includes(c[0])) this.hidden.add(i);
+        });
+      this.folded = this.hidden.size - this.empty;
       this.sort = null;
       this.page = 0;
       this.size = SIZES[0];
@@ -260,6 +265,7 @@
       if (order.length && order.length < this.height) told.push(`matching, of ${number(this.height)}`);
       if (this.total > this.height)
         told.push(`(the first ${number(this.height)} of ${number(this.total)}; all of them lie in ${this.path ?? "the run folder"})`);
+      if (this.folded) told.push(`· ${plural(this.folded, "more column")} under Columns`);
       if (this.empty) told.push(`· ${plural(this.empty, "column")} without any value hidden at first`);
       const go = (step) => () => {
         this.page += step;

@@ -15,6 +15,22 @@ LAYERS = TableSpec(
     name="layers",
     meaning="One row per matrix. Eigenvalues λ are squared singular values, unnormalised; N is the shorter side.",
     key=("layer_id",),
+    shown=(
+        *(
+            "kind",
+            "N",
+            "M",
+            "phase",
+            "alpha",
+            "alpha_low",
+            "alpha_high",
+            "n_tail",
+            "alpha_mp",
+            "n_spikes",
+            "spike_p_adj",
+        ),
+        *("bulk_ks", "bulk_p", "shuffle_distance", "null_distance", "rank_loss", "status"),
+    ),
     columns=(
         *_columns("str", ("layer_id", "", "Tensor name, with the part of it where a tensor holds several matrices.")),
         *_columns("str", ("name", "", "Name of the tensor in the source.")),
