@@ -96,7 +96,7 @@ def read(path: Path | str, *, config: Mapping[str, Any] | None = None) -> Any:
     """The state of one checkpoint, tensors on the CPU.
 
     config: what it must have been written with; None asks for nothing. Raises SourceNotFound, CorruptFile where sizes or
-    checksums differ, BadOption where the configuration differs, naming up to five differences.
+    checksums differ, BadOption where the configuration differs, naming up to three differences.
     """
     from safetensors.torch import load_file
 
@@ -105,7 +105,7 @@ def read(path: Path | str, *, config: Mapping[str, Any] | None = None) -> Any:
     if config is not None and (found := differences(dict(config), manifest["config"])):
         raise BadOption(
             "This checkpoint was written by another training",
-            value="; ".join(found[:5]) + (f"; and {len(found) - 5} more" if len(found) > 5 else ""),
+            value="; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else ""),
             allowed="the same network, data and options (epochs and max_steps may grow where no schedule depends on them)",
             mend=f"Use the options it was written with, or another folder than {path.parent}",
         )
