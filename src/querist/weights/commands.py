@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from querist.reports.command import CommonOptions, carry_out
-from querist.weights.configs import ScanConfig, ScanOptions
+from querist.weights.configs import CraftConfig, PredictConfig, ScanConfig, ScanOptions
 
 __all__ = ["app"]
 
@@ -34,3 +34,33 @@ def scan(
 
     config = ScanConfig.build(**options.model_dump(), source=source)
     return carry_out(ScanStudy(), config, common)
+
+
+@app.command
+def craft(
+    *,
+    options: Annotated[CraftConfig, Parameter(name="*")] = CraftConfig(),  # noqa: B008 - frozen
+    common: CommonOptions = CommonOptions(),  # noqa: B008 - frozen
+) -> int:
+    """Train small networks on a known teacher and watch bulk, spikes and tails grow, beside theory.
+
+    Every optimiser at every rate, each repeat a unit of work: --optimizer gd,adam --eta .1,1,10 --repeats 10.
+    """
+    from querist.weights.studies.craft import CraftStudy
+
+    return carry_out(CraftStudy(), CraftConfig.build(**options.model_dump()), common)
+
+
+@app.command(name="predict-spike")
+def predict_spike(
+    *,
+    options: Annotated[PredictConfig, Parameter(name="*")] = PredictConfig(),  # noqa: B008 - frozen
+    common: CommonOptions = CommonOptions(),  # noqa: B008 - frozen
+) -> int:
+    """Will one step of an optimiser put an eigenvalue outside the bulk, and where? By theory, and by exact steps.
+
+    The network is that of `weights craft` before training; --observe K makes K exact steps beside the prediction.
+    """
+    from querist.weights.studies.predict import PredictStudy
+
+    return carry_out(PredictStudy(), PredictConfig.build(**options.model_dump()), common)

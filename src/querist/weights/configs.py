@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
 from querist.runs.study import StudyConfig
 
-__all__ = ["NULLS", "ScanConfig", "ScanOptions"]
+__all__ = ["NULLS", "CraftConfig", "PredictConfig", "ScanConfig", "ScanOptions"]
 
 NULLS = ("shuffle", "signflip")
 
 Null = Literal["shuffle", "signflip"]
+Optimizer = Literal["gd", "adam"]
 
 
 class ScanOptions(StudyConfig):
@@ -78,3 +79,92 @@ class ScanConfig(ScanOptions):
     """What a scan is told: its source and its options."""
 
     source: str = Field(default="", description="The checkpoint: an address, or what an in-memory source was called.")
+
+
+class CraftConfig(StudyConfig):
+    """Options of `weights craft`: sizes, rates, steps, and what is measured on the way."""
+
+    d: int = Field(default=200, ge=8, description="Inputs of the network: columns of W.")
+    h: int = Field(default=300, ge=8, description="Hidden units: rows of W.")
+    n: int = Field(
+        default=400, ge=2, description="Training examples; the last layer is refitted on as many fresh ones."
+    )
+    n_test: int = Field(default=200, ge=1, description="Test examples, with noisy labels.")
+    rho: float = Field(default=0.3, ge=0, lt=float("inf"), description="Standard deviation of the label noise.")
+    optimizer: tuple[Optimizer, ...] = Field(
+        default=("gd", "adam"),
+        min_length=1,
+        description="Optimisers: gd, adam, or both. On the command line by commas.",
+    )
+    eta: tuple[float, ...] = Field(
+        default=(),
+        description="Learning rates, the same for each optimiser. None: eight for each, from a quarter of the predicted "
+        "threshold to the rate at which one step is as large as the weights. On the command line by commas.",
+    )
+    steps: int = Field(default=10, ge=1, description="Full-batch steps.")
+    probe_every: int = Field(
+        default=1, ge=1, description="Measure each so many steps; also before the first, after the first and last."
+    )
+    gamma: float = Field(default=1.0, gt=0, le=1, description="Factor of the rate after each step.")
+    ridge: float = Field(
+        default=0.01,
+        gt=0,
+        lt=float("inf"),
+        description="Ridge penalty λ of the refitted last layer; λn/h on features/√h.",
+    )
+    weight_norm: bool = Field(default=False, description="Before each step scale W to the norm √(hd).")
+    train_last: bool = Field(default=False, description="Train the last layer too.")
+    overlaps: bool = Field(
+        default=False, description="Also overlaps of each update's singular vectors with those of W before and after."
+    )
+    repeats: int = Field(
+        default=5, ge=1, description="Repetitions, each with its own teacher, data and initial weights."
+    )
+    nulls: tuple[Null, ...] = Field(
+        default=NULLS,
+        description="Resampling nulls against which the last weights are held: shuffle, signflip, or none.",
+    )
+    dtype: Literal["float64", "float32"] = Field(
+        default="float64", description="Number format of training; spectra are float64 in any case."
+    )
+
+    @field_validator("optimizer", "eta", "nulls", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        """One value, several divided by commas, or a list of such: what the command line and a hasty caller give."""
+        items = value if isinstance(value, list | tuple) else (value,)
+        split = (item.split(",") if isinstance(item, str) else [item] for item in items)
+        parts = (part.strip() if isinstance(part, str) else part for group in split for part in group)
+        return tuple(part for part in parts if part != "")
+
+    @field_validator("optimizer")
+    @classmethod
+    def _each_optimizer_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(value))
+
+    @field_validator("eta")
+    @classmethod
+    def _rates_above_zero(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        for rate in value:
+            if not 0 < rate < float("inf"):
+                raise ValueError(f"learning rates above 0, finite; not {rate:g}")
+        return tuple(dict.fromkeys(value))
+
+    @field_validator("nulls")
+    @classmethod
+    def _each_null_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in NULLS if name in value)
+
+
+class PredictConfig(StudyConfig):
+    """Options of `weights predict-spike`: a network before training, and one step of an optimiser."""
+
+    h: int = Field(default=1500, ge=8, description="Hidden units: rows of W.")
+    d: int = Field(default=1000, ge=8, description="Inputs of the network: columns of W.")
+    n: int = Field(default=2000, ge=2, description="Training examples.")
+    optimizer: Optimizer = Field(default="adam", description="gd or adam.")
+    eta: float = Field(default=0.1, gt=0, lt=float("inf"), description="Learning rate of the step.")
+    rho: float = Field(default=0.3, ge=0, lt=float("inf"), description="Standard deviation of the label noise.")
+    observe: int = Field(
+        default=0, ge=0, le=1000, description="Make this many exact steps and put what they did beside the prediction."
+    )

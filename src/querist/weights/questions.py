@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from querist.results.question import Question
 
-__all__ = ["ADVICE", "BULK", "COLLAPSE", "DAMAGED", "HEAVY_TAIL", "SCAN_QUESTIONS", "SPIKES", "TRAINED", "TRAPS"]
+__all__ = [
+    "ADVICE",
+    "BULK",
+    "COLLAPSE",
+    "CRAFT_QUESTIONS",
+    "DAMAGED",
+    "HEAVY_TAIL",
+    "PREDICT_QUESTIONS",
+    "REGIME",
+    "SCAN_QUESTIONS",
+    "SPIKES",
+    "TRAINED",
+    "TRAPS",
+]
 
 TRAINED = Question(
     id="weights.trained",
@@ -71,5 +84,16 @@ ADVICE = Question(
     rule="Yes where the layer's exponent differs from its null and the advice from the uniform choice; where the "
     "exponent equals its null the layer is left alone: cannot say.",
 )
+REGIME = Question(
+    id="weights.regime",
+    ask="Is the step strong enough to put an eigenvalue outside the bulk?",
+    unit="θ_e over threshold",
+    null="1: the strength at which an outlier appears, (hd)^(1/4)",
+    rule="Yes where the effective strength θ_e less 15 % (what finite size was seen to do) exceeds the threshold; no where "
+    "θ_e and 15 % stay below it; else cannot say. The sentence names the regime: random, spike, or heavy, where the update "
+    "is at least half as large as the weights.",
+)
 
 SCAN_QUESTIONS = (TRAINED, SPIKES, BULK, HEAVY_TAIL, COLLAPSE, DAMAGED, TRAPS, ADVICE)
+CRAFT_QUESTIONS = (REGIME, SPIKES, BULK, HEAVY_TAIL)
+PREDICT_QUESTIONS = (REGIME,)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from querist.sources.tensors import TensorSource
     from querist.weights.spectrum import LayerMatrix
 
-__all__ = ["Scan", "ScanStudy", "scan"]
+__all__ = ["Scan", "ScanStudy", "adjusted", "scan"]
 
 GROUP_SECONDS = 0.5
 """Matrices are grouped into units of about this much work: what a kill can cost, and far above the price of a unit."""
@@ -150,7 +150,7 @@ class ScanStudy(Study[ScanConfig]):
     def finish(self, config: ScanConfig, tables: Mapping[str, pl.DataFrame]) -> Answer:
         """Adjust over layers, advise, judge, draw."""
         source, _, passed = self.open(config)
-        layers = _adjusted(tables["layers"].sort("position"))
+        layers = adjusted(tables["layers"].sort("position"))
         advice: list[dict[str, Any]] = []
         if config.advise is not None:
             from querist.weights.studies.advise import advise
@@ -270,7 +270,7 @@ def _curves(shown: Sequence[Mapping[str, Any]], spectra: pl.DataFrame) -> pl.Dat
     return CURVES.frame(pl.concat(frames) if frames else [])
 
 
-def _adjusted(layers: pl.DataFrame) -> pl.DataFrame:
+def adjusted(layers: pl.DataFrame) -> pl.DataFrame:
     """Benjamini–Hochberg over the layers whose spikes were tested.
 
     A layer below the .95 Tracy–Widom edge was not resampled: it stays in the family with p = 1, or the adjustment would be

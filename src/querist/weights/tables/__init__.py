@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from querist.weights.tables.laboratory import (
+    CRAFT_TABLES,
+    OBSERVED,
+    OVERLAPS,
+    PREDICT_TABLES,
+    PREDICTED,
+    PROFILE,
+    STEP_SPECTRA,
+    STEPS,
+    WEIGHTS_HIST,
+)
 from querist.weights.tables.scan import (
     ADVICE,
     CURVES,
@@ -13,4 +24,22 @@ from querist.weights.tables.scan import (
     SPECTRA,
 )
 
-__all__ = ["ADVICE", "CURVES", "ENTRIES", "LAYERS", "NULL_DRAWS", "PASSED_OVER", "SCAN_TABLES", "SPECTRA"]
+__all__ = [
+    "ADVICE",
+    "CRAFT_TABLES",
+    "CURVES",
+    "ENTRIES",
+    "LAYERS",
+    "NULL_DRAWS",
+    "OBSERVED",
+    "OVERLAPS",
+    "PASSED_OVER",
+    "PREDICTED",
+    "PREDICT_TABLES",
+    "PROFILE",
+    "SCAN_TABLES",
+    "SPECTRA",
+    "STEPS",
+    "STEP_SPECTRA",
+    "WEIGHTS_HIST",
+]
