@@ -17,7 +17,7 @@ from querist.results.finding import Finding
 from querist.weights import Trajectory, craft, predict_spike
 from querist.weights.configs import CraftConfig, PredictConfig
 from querist.weights.studies import craft as craft_module
-from querist.weights.studies.craft import CraftStudy, memory_needed, rates
+from querist.weights.studies.craft import CraftStudy, memory_needed, rates, tables_needed
 from querist.weights.studies.craft_present import shown_settings
 from querist.weights.studies.craft_verdicts import _over_repeats, setting
 from querist.weights.studies.predict import PredictStudy
@@ -317,6 +317,7 @@ def test_bad_input(tmp_path):
             Bad(
                 lambda: craft(d=10**6, h=10**6), MemoryBound, ["GiB needed", "GiB available", "Make h, d or n smaller"]
             ),
+            Bad(lambda: craft(steps=10**6, overlaps=True), MemoryBound, ["measured step", "--probe-every"]),
             Bad(["weights", "craft", "--eta", ".1,0", *out], 2, ["eta", "bad-option"]),
             Bad(["weights", "craft", "--n", "1000000000", *out], 2, ["GiB needed", "memory-bound"]),
             Bad(["weights", "predict-spike", "--eta", "0", *out], 2, ["eta", "greater than 0"]),
@@ -335,6 +336,7 @@ def test_memory_is_what_a_run_takes(monkeypatch):
     config = CraftConfig(**SMALL)
     assert memory_needed(config.model_copy(update={"dtype": "float32"})) < memory_needed(config)
     needed = memory_needed(config)
+    assert tables_needed(config) < tables_needed(config.model_copy(update={"overlaps": True})) < needed * 1000
     monkeypatch.setattr(craft_module, "available_memory", lambda: needed)
     small(eta=1.0, optimizer="gd", repeats=1)
     monkeypatch.setattr(craft_module, "available_memory", lambda: needed - 1)
