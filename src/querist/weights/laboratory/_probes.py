@@ -97,14 +97,14 @@ def scores(W: Float[Tensor, "h d"], problem: Problem, ridge: float) -> Mapping[s
 def alignment(W: Float[Tensor, "h d"], beta: Float[Tensor, "d"]) -> float:
     """|v₁ᵀβ*| of the leading right singular vector."""
     _, _, v = top_triple(W)
-    return abs(float(v @ beta.to(v.dtype)))
+    return abs(float(v @ beta.to(v)))
 
 
 def alignment_profile(W: Float[Tensor, "h d"], beta: Float[Tensor, "d"]) -> Float[np.ndarray, "N"]:
     """|vᵢᵀβ*| of every right singular vector, the leading one first."""
-    exact = torch.float32 if W.device.type == "mps" else torch.float64
-    right = torch.linalg.svd(W.to(exact), full_matrices=False).Vh
-    return (right @ beta.to(exact)).abs().cpu().numpy().astype(np.float64)
+    exact = (W.cpu() if W.device.type == "mps" else W).double()
+    right = torch.linalg.svd(exact, full_matrices=False).Vh
+    return (right @ beta.to(right)).abs().cpu().numpy()
 
 
 def sim_null(d: int, level: float | None = None) -> float:

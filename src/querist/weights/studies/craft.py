@@ -21,7 +21,7 @@ from querist.weights.questions import CRAFT_QUESTIONS
 from querist.weights.studies.craft_verdicts import craft_findings, predictions, setting
 from querist.weights.tables import CRAFT_TABLES, PREDICTED
 
-__all__ = ["CraftStudy", "Trajectory", "check_memory", "craft", "memory_needed", "rates"]
+__all__ = ["CraftStudy", "Trajectory", "check_memory", "craft", "memory_needed", "rates", "tables_needed"]
 
 CPU_FLOPS = 3e10
 """float64 operations a second of one core: only for the estimate by which units are ordered."""
@@ -50,14 +50,22 @@ def memory_needed(config: CraftConfig) -> int:
     return small * (data + features + weights + 3 * h * h) + exact
 
 
-def check_memory(needed: int, what: str) -> None:
+def tables_needed(config: CraftConfig) -> int:
+    """Bytes of the answer's long tables, twice: eigenvalues, entries and overlaps of every measured step of every run."""
+    runs = config.repeats * sum(len(rates(config, optimizer)) for optimizer in config.optimizer)
+    blocks = 4 * min(config.h, config.d, 64) ** 2 if config.overlaps else 0
+    rows = 56 * min(config.h, config.d) + 72 * 60 + 104 * blocks
+    return 2 * runs * (2 + config.steps // config.probe_every) * rows
+
+
+def check_memory(needed: int, what: str, mend: str = "Make h, d or n smaller, or give --dtype float32") -> None:
     """MemoryBound where this is more than the system has left."""
     there = available_memory()
     if needed > there:
         raise MemoryBound(
             f"{what} does not fit into memory",
             value=f"{needed / 2**30:.3g} GiB needed, {there / 2**30:.3g} GiB available",
-            mend="Make h, d or n smaller, or give --dtype float32",
+            mend=mend,
         )
 
 
@@ -77,6 +85,8 @@ class CraftStudy(Study[CraftConfig]):
         from querist.weights.laboratory import device_for
 
         check_memory(memory_needed(config), f"A run with h={config.h}, d={config.d}, n={config.n}")
+        fewer = "Measure fewer steps (--probe-every), or leave out --overlaps"
+        check_memory(tables_needed(config), "The spectra of every measured step", fewer)
         device_for(config.device, "", torch.float32 if config.dtype == "float32" else torch.float64)
 
     def units(self, config: CraftConfig, stage: str, done: Mapping[str, pl.DataFrame]) -> Sequence[Unit]:

@@ -111,8 +111,9 @@ def _layout(config: PredictConfig, exact: bool) -> Layout:
             "One step by theory",
             words=(
                 "The leading rank-one part of the first update replaces a row of W. It leaves the bulk once its effective "
-                "strength passes (hd)^¼; the same formula then gives its eigenvalue and how far it points at the teacher.",
+                "strength passes the fourth root of hd; theory then gives its eigenvalue and how far it points at the teacher.",
             ),
+            findings=(("*", "weights.regime"),),
             figures=("one-step",),
             tables=("predicted",),
         )

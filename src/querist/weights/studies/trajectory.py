@@ -181,12 +181,11 @@ def _frame(names: Mapping[str, Any], **columns: Any) -> pl.DataFrame:
 
 def _overlaps(state: State, names: Mapping[str, Any]) -> list[pl.DataFrame]:
     """Blocks of squared overlaps between the update and the weights before and after it, both sides."""
-    exact = torch.float32 if state.W.device.type == "mps" else torch.float64
     vectors = {}
     for name, matrix in (("update", state.update), ("before", state.before), ("after", state.W)):
         assert matrix is not None
-        scale = float(matrix.abs().max()) or 1.0
-        U, _, Vh = torch.linalg.svd(matrix.to(exact) / scale, full_matrices=False)
+        exact = (matrix.cpu() if matrix.device.type == "mps" else matrix).double()
+        U, _, Vh = torch.linalg.svd(exact / (float(exact.abs().max()) or 1.0), full_matrices=False)
         vectors[name] = {"left": U, "right": Vh.mT}
     found = []
     for pair in ("before", "after"):
