@@ -23,7 +23,7 @@ from querist.weights.nulls import (
     shuffle_distance,
     spike_test,
 )
-from querist.weights.shrink import shrink
+from querist.weights.shrinkage import shrink
 from querist.weights.spectrum import ESD, LayerMatrix, alpha_weighted, esd, log_alpha_norm, nonfinite, norms
 from querist.weights.studies.approximate import approximate
 from querist.weights.studies.columns import SHORT_TAIL, Measured, fit_columns
