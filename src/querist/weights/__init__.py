@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from querist.weights.shrinkage import Shrinkage, shrink
     from querist.weights.spectrum import ESD, esd
     from querist.weights.studies.advise import Advice, advice
+    from querist.weights.studies.compare import Comparison, compare
     from querist.weights.studies.scan import Scan, scan
 
 __all__ = [
     "ERG",
     "ESD",
     "Advice",
+    "Comparison",
     "Farms",
     "MPFit",
     "PLFit",
@@ -26,6 +28,7 @@ __all__ = [
     "Shrinkage",
     "SpikeTest",
     "advice",
+    "compare",
     "erg",
     "esd",
     "farms",
@@ -47,6 +50,7 @@ __getattr__, __dir__ = attach(
         "querist.weights.shrinkage": ("Shrinkage", "shrink"),
         "querist.weights.spectrum": ("ESD", "esd"),
         "querist.weights.studies.advise": ("Advice", "advice"),
+        "querist.weights.studies.compare": ("Comparison", "compare"),
         "querist.weights.studies.scan": ("Scan", "scan"),
     },
 )
