@@ -9,11 +9,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.harness import check_bad_input
 
 from querist.errors import BadOption, BadValues, UnknownName
 from querist.sources.datasets.matrices import gaussian, inverse_wishart
-from querist.weights import scan
-from querist.weights.advice import Advised, LayerTail, alpha_pruning, param_groups, temp_balance
+from querist.weights import advice, scan
+from querist.weights.advising import Advised, LayerTail, alpha_pruning, param_groups, temp_balance
 
 
 def tail(name, alpha, *, null=9.0, side=100, parameters=1000, half=0.2):
@@ -202,3 +203,86 @@ def test_advice_is_part_of_a_scan():
     assert (table["sparsity"] * sizes).sum() / sizes.sum() == pytest.approx(0.6)
     verdicts = {f.subject: f.verdict for f in rates.findings if f.question == "weights.advice"}
     assert verdicts["b.2.weight"] == "cannot say"
+
+
+def sample(**options):
+    network = {
+        "in.weight": gaussian(80, 120),
+        "b.0.weight": inverse_wishart(160, 80, freedom=1.1),
+        "b.1.weight": inverse_wishart(160, 80, freedom=2.0),
+        "b.2.weight": gaussian(160, 80),
+        "out.weight": gaussian(60, 80),
+    }
+    return scan(network, nulls=(), **options)
+
+
+def test_advice_on_a_finished_scan_is_that_of_the_scan():
+    found = sample(advise="temp-balance")
+    told = advice(found)
+    assert told.table.equals(found.tables["advice"])
+    assert dict(told.values) == dict(zip(found.table["layer_id"], found.table["lr_multiplier"], strict=True))
+    assert advice(found.table).values == told.values
+    pruned = sample(advise="alpha-pruning", target_sparsity=0.6)
+    assert advice(found, "alpha-pruning", target=0.6).table.equals(pruned.tables["advice"])
+    assert "5 layers, 3 left alone" in repr(told)
+
+
+def test_every_option_of_advice_is_heard():
+    found = sample(farms=True)
+    plain = advice(found).values
+    assert advice(found, form="step").values != advice(found, form="sqrt").values
+    assert advice(found, low=0.9, high=1.1).values["b.0.weight"] == 0.9
+    assert advice(found, alpha="farms").tails[1].alpha == found.table["alpha_farms"][1]
+    assert plain["b.0.weight"] == 0.5
+    sizes = found.table["N"] * found.table["M"]
+    narrow = advice(found, "alpha-pruning", target=0.5, low=0.95, high=1.05).values
+    wide = advice(found, "alpha-pruning", target=0.5).values
+    assert max(narrow.values()) < max(wide.values())
+    for values in (narrow, wide):
+        mean = sum(value * size for value, size in zip(values.values(), sizes, strict=True)) / sum(sizes)
+        assert mean == pytest.approx(0.5)
+
+
+def test_parameter_groups_train_each_layer_at_its_rate():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*(torch.nn.Linear(60, 60) for _ in range(4)))
+    with torch.no_grad():
+        model[1].weight.copy_(torch.from_numpy(inverse_wishart(60, 60, freedom=1.1)))
+        model[2].weight.copy_(torch.from_numpy(inverse_wishart(60, 60, freedom=2.0)))
+    told = advice(scan(model, nulls=()))
+    groups = {group["name"]: group for group in told.param_groups(model, lr=0.2)}
+    assert groups["1.weight"]["lr"] == pytest.approx(0.2 * told.values["1.weight"])
+    assert groups["1.weight"]["lr"] < groups["2.weight"]["lr"]
+    assert groups["others"]["lr"] == 0.2
+    assert sum(len(group["params"]) for group in groups.values()) == 8
+    torch.optim.AdamW(told.param_groups(model, lr=0.2))
+
+
+def test_bad_advice():
+    found = sample()
+    check_bad_input(
+        [
+            (lambda: advice(found, "dropout"), UnknownName, ["temp-balance, alpha-pruning"]),
+            (lambda: advice(found, alpha="csn"), UnknownName, ["hill, farms"]),
+            (lambda: advice(found, "alpha-pruning"), BadOption, ["target"]),
+            (lambda: advice(found, target=0.5), BadOption, ["target"]),
+            (lambda: advice(found, alpha="farms"), BadOption, ["farms=True"]),
+            (lambda: advice(found.table.drop("alpha_hill")), BadOption, ["alpha_hill"]),
+            (lambda: advice(found, low=1.2), BadOption, ["must hold 1"]),
+            (
+                lambda: advice(found, "alpha-pruning", target=0.5).param_groups(torch.nn.Linear(2, 2), lr=0.1),
+                BadOption,
+                ["temp-balance"],
+            ),
+        ]
+    )
+
+
+def test_public_functions_stay_functions_after_their_modules_were_imported():
+    import querist.weights.advising
+    import querist.weights.shrinkage
+    import querist.weights.studies.advise
+    import querist.weights.studies.scan
+
+    for name in querist.weights.__all__:
+        assert callable(getattr(querist.weights, name)), name

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from querist.errors import BadOption, NonFinite, ShapeMismatch
 from querist.sources.datasets.matrices import gaussian, spiked
-from querist.weights.shrink import (
+from querist.weights.shrinkage import (
     bbp_outlier,
     bbp_overlap_long,
     bbp_overlap_short,

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from querist.reports.command import CommonOptions, carry_out
-from querist.weights.configs import CraftConfig, PredictConfig, ScanConfig, ScanOptions
+from querist.weights.configs import CompareConfig, CompareOptions, CraftConfig, PredictConfig, ScanConfig, ScanOptions
 
 __all__ = ["app"]
 
@@ -64,3 +64,27 @@ def predict_spike(
     from querist.weights.studies.predict import PredictStudy
 
     return carry_out(PredictStudy(), PredictConfig.build(**options.model_dump()), common)
+
+
+@app.command
+def compare(
+    base: str,
+    tuned: str,
+    /,
+    *,
+    options: Annotated[CompareOptions, Parameter(name="*")] = CompareOptions(),  # noqa: B008 - frozen
+    common: CommonOptions = CommonOptions(),  # noqa: B008 - frozen
+) -> int:
+    """What tuning changed: size, rank and directions of each matrix's update, and where it lies in the matrix.
+
+    Parameters
+    ----------
+    base
+        The checkpoint before tuning: whatever `weights scan` reads.
+    tuned
+        The checkpoint after tuning, or an adapter: a LoRA folder or file with its adapter_config.json.
+    """
+    from querist.weights.studies.compare import CompareStudy
+
+    config = CompareConfig.build(**options.model_dump(), base=base, tuned=tuned)
+    return carry_out(CompareStudy(), config, common)

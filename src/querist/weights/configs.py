@@ -8,7 +8,16 @@ from pydantic import Field, field_validator
 
 from querist.runs.study import StudyConfig
 
-__all__ = ["NULLS", "CraftConfig", "PredictConfig", "ScanConfig", "ScanOptions"]
+__all__ = [
+    "NULLS",
+    "CompareConfig",
+    "CompareOptions",
+    "CraftConfig",
+    "MatrixOptions",
+    "PredictConfig",
+    "ScanConfig",
+    "ScanOptions",
+]
 
 NULLS = ("shuffle", "signflip")
 
@@ -16,8 +25,8 @@ Null = Literal["shuffle", "signflip"]
 Optimizer = Literal["gd", "adam"]
 
 
-class ScanOptions(StudyConfig):
-    """Options of `weights scan`."""
+class MatrixOptions(StudyConfig):
+    """Which matrices of a source are measured, and how; every command that reads checkpoints takes them."""
 
     include: tuple[str, ...] = Field(default=("*",), description="Globs of tensor names to read.")
     exclude: tuple[str, ...] = Field(default=(), description="Globs of tensor names to leave out.")
@@ -39,28 +48,11 @@ class ScanOptions(StudyConfig):
         description="Largest eigenvalues drawn from each null: at least 19, or 0 for no rank test.",
     )
     fit: Literal["csn", "hill", "peak"] = Field(default="csn", description="Which power-law fit gives `alpha`.")
-    farms: bool = Field(default=False, description="Also the exponent of fixed-aspect-ratio submatrices (FARMS).")
-    ratios: Literal["none", "default", "all"] = Field(
-        default="default",
-        description="Likelihood ratios against exponential and lognormal (default), also truncated power law (all).",
-    )
     min_side: int = Field(default=8, ge=2, description="Matrices with a shorter side are passed over.")
-    precision: Literal["exact", "fast"] = Field(
-        default="exact", description="float64 Gram matrix, or float32 singular values without ranks."
-    )
     approx: Literal["auto", "never", "always"] = Field(
         default="auto", description="Lanczos quadrature with exact top values instead of the whole spectrum."
     )
     exact_side: int = Field(default=4096, ge=64, description="Side above which approx=auto approximates on a CPU.")
-    stability: int = Field(
-        default=0, ge=0, le=64, description="Row-block deletions on which the phase is judged again."
-    )
-    advise: Literal["temp-balance", "alpha-pruning"] | None = Field(
-        default=None, description="Layer-wise learning rates (temp-balance) or sparsities (alpha-pruning)."
-    )
-    target_sparsity: float | None = Field(
-        default=None, gt=0, lt=1, description="Share of weights to prune over all layers; advise=alpha-pruning."
-    )
 
     @field_validator("rank_replicas")
     @classmethod
@@ -73,6 +65,28 @@ class ScanOptions(StudyConfig):
     @classmethod
     def _each_null_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in NULLS if name in value)
+
+
+class ScanOptions(MatrixOptions):
+    """Options of `weights scan`."""
+
+    farms: bool = Field(default=False, description="Also the exponent of fixed-aspect-ratio submatrices (FARMS).")
+    ratios: Literal["none", "default", "all"] = Field(
+        default="default",
+        description="Likelihood ratios against exponential and lognormal (default), also truncated power law (all).",
+    )
+    precision: Literal["exact", "fast"] = Field(
+        default="exact", description="float64 Gram matrix, or float32 singular values without ranks."
+    )
+    stability: int = Field(
+        default=0, ge=0, le=64, description="Row-block deletions on which the phase is judged again."
+    )
+    advise: Literal["temp-balance", "alpha-pruning"] | None = Field(
+        default=None, description="Layer-wise learning rates (temp-balance) or sparsities (alpha-pruning)."
+    )
+    target_sparsity: float | None = Field(
+        default=None, gt=0, lt=1, description="Share of weights to prune over all layers; advise=alpha-pruning."
+    )
 
 
 class ScanConfig(ScanOptions):
@@ -167,4 +181,38 @@ class PredictConfig(StudyConfig):
     rho: float = Field(default=0.3, ge=0, lt=float("inf"), description="Standard deviation of the label noise.")
     observe: int = Field(
         default=0, ge=0, le=1000, description="Make this many exact steps and put what they did beside the prediction."
+    )
+
+
+class CompareOptions(MatrixOptions):
+    """Options of `weights compare`."""
+
+    k: int = Field(
+        default=16,
+        ge=1,
+        le=256,
+        description="Leading directions of a matrix that its update is compared with; at most a quarter of the shorter side.",
+    )
+    lora_alpha: float | None = Field(
+        default=None,
+        description="Numerator of the scale alpha/r of low-rank updates, in place of what the adapter says.",
+    )
+
+    @field_validator("lora_alpha")
+    @classmethod
+    def _a_scale(cls, value: float | None) -> float | None:
+        if value is not None and not (value == value and 0 < abs(value) < float("inf")):
+            raise ValueError("a finite number but 0")
+        return value
+
+
+class CompareConfig(CompareOptions):
+    """What a comparison is told: its two sources and its options."""
+
+    base: str = Field(
+        default="", description="The checkpoint before: an address, or what an in-memory source was called."
+    )
+    tuned: str = Field(
+        default="",
+        description="The checkpoint after, or an adapter: an address, or what an in-memory source was called.",
     )

@@ -6,8 +6,11 @@ from querist.results.question import Question
 
 __all__ = [
     "ADVICE",
+    "ALIGNED",
     "BULK",
+    "CHANGED",
     "COLLAPSE",
+    "COMPARE_QUESTIONS",
     "CRAFT_QUESTIONS",
     "DAMAGED",
     "HEAVY_TAIL",
@@ -97,3 +100,25 @@ REGIME = Question(
 SCAN_QUESTIONS = (TRAINED, SPIKES, BULK, HEAVY_TAIL, COLLAPSE, DAMAGED, TRAPS, ADVICE)
 CRAFT_QUESTIONS = (REGIME, SPIKES, BULK, HEAVY_TAIL)
 PREDICT_QUESTIONS = (REGIME,)
+
+CHANGED = Question(
+    id="weights.changed",
+    ask="Did tuning change this matrix, beyond what storing it can do?",
+    unit="‖ΔW‖/‖W‖",
+    null="eps·‖W‖ of the number format, the most that rounding both copies can make; for directions of ΔW, copies of it "
+    "with shuffled entries and with random signs (of a low-rank update: of its factors)",
+    rule="No where no entry differs, and where ΔW is no larger than rounding can make; yes above that. A change below "
+    "rounding is a yes only where its directions stand out of every copy at p ≤ .01, adjusted over layers: rounding "
+    "errors are independent. `because` says how many directions stand out.",
+)
+ALIGNED = Question(
+    id="weights.aligned",
+    ask="Does the change lie along the leading directions of its matrix?",
+    unit="overlap",
+    null="k/side, the overlap of random directions; low and high are its .005 and .995 quantiles",
+    rule="Yes where random directions (Beta law, both sides, adjusted over layers) and copies of ΔW with random signs "
+    "both give as much with p ≤ .01; no where p > .05, and where copies with random signs reach it: the scales of rows "
+    "and columns explain it. Without a change beyond rounding: cannot say.",
+)
+
+COMPARE_QUESTIONS = (CHANGED, ALIGNED)

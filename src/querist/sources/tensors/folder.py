@@ -13,7 +13,7 @@ from querist.sources.tensors.found import Found, Missing
 from querist.sources.tensors.onnx_tensor import safe_member
 from querist.sources.tensors.ref import TensorRef
 
-__all__ = ["INDEX_ENDING", "read_folder", "read_index"]
+__all__ = ["INDEX_ENDING", "adapter_beside", "read_folder", "read_index"]
 
 Reader = Callable[[Path], Found]
 
@@ -145,6 +145,11 @@ def _json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise CorruptFile(f"The file is no JSON ({error})", value=str(path)) from None
+
+
+def adapter_beside(file: Path) -> dict[str, Any] | None:
+    """What `adapter_config.json` says in the folder of a file that bears an adapter's name; None for any other file."""
+    return _config(file.parent / "adapter_config.json") if file.name.startswith("adapter_model.") else None
 
 
 def _config(path: Path) -> dict[str, Any] | None:

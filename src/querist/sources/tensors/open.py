@@ -12,7 +12,7 @@ from querist.sources.address import Address, parse
 from querist.sources.tensors import arrays, gguf
 from querist.sources.tensors.archive import Archive
 from querist.sources.tensors.exported import is_exported, read_exported
-from querist.sources.tensors.folder import INDEX_ENDING, read_folder, read_index
+from querist.sources.tensors.folder import INDEX_ENDING, adapter_beside, read_folder, read_index
 from querist.sources.tensors.found import Found, finish
 from querist.sources.tensors.onnx import looks_like_onnx, read_onnx
 from querist.sources.tensors.ref import TensorSource
@@ -91,7 +91,13 @@ def _at(address: Address) -> Found:
         raise SourceNotFound(
             "There is nothing at this path", value=str(path), allowed=f"a file ({FORMATS}), or a folder that holds one"
         )
-    return read_folder(path, _file) if path.is_dir() else _file(path)
+    if path.is_dir():
+        return read_folder(path, _file)
+    found = _file(path)
+    adapter = adapter_beside(path)
+    if adapter is not None:
+        found.metadata["adapter"] = adapter
+    return found
 
 
 def _file(path: Path) -> Found:

@@ -12,12 +12,22 @@ from querist.errors import ShapeMismatch
 from querist.sources.tensors.ref import TensorRef
 from querist.weights.spectrum._recipes import Composed, LoraProduct
 
-__all__ = ["Pair", "Pairs", "pairs_of"]
+__all__ = ["Pair", "Pairs", "low_rank_stem", "pairs_of"]
 
 _LORA = re.compile(
     r"^(?P<base>.*?)(?:^|[._])lora(?:_linear_layer)?[._](?:embedding_)?(?P<side>A|B|down|up)(?P<rest>(?:\..*)?)$"
 )
 _OTHER = {"A": "B", "B": "A", "down": "up", "up": "down"}
+
+
+def low_rank_stem(name: str) -> str | None:
+    """The layer whose update a tensor is half of, by its name alone; None for any other name.
+
+    >>> low_rank_stem("encoder.q_proj.lora_A.weight"), low_rank_stem("encoder.q_proj.weight")
+    ('encoder.q_proj', None)
+    """
+    match = _LORA.match(name)
+    return None if match is None else match["base"]
 
 
 @dataclass(frozen=True, slots=True)

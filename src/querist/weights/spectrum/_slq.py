@@ -36,7 +36,8 @@ class SLQ:
     `weights` [probes, steps] are the Gauss quadratures of their distribution, one a probe, weights summing to 1, nodes
     ascending. evals: N pseudo-eigenvalues ascending, the top ones as they are, the others quantiles of the mean
     distribution. cdf_error: the largest half-width of `cdf`. total: ‖W‖_F², exact; trace: the sum of the others, total less
-    the top, with `trace_error`. Values below 1e-6·λ_max are noise where W is stored in 32 bits or fewer.
+    the top, with `trace_error`. Values below 1e-6·λ_max are noise where W is stored in 32 bits or fewer. vectors: singular
+    vectors of the top values on the shorter side, float64 [N, k], the largest first.
     """
 
     evals: Float[np.ndarray, "N"]
@@ -52,6 +53,7 @@ class SLQ:
     trace_error: float
     cdf_error: float
     method: str = "slq+topk"
+    vectors: Float[Tensor, "N k"] | None = None
 
     def cdf(self, x: Float[np.ndarray, "g"]) -> tuple[Float[np.ndarray, "g"], Float[np.ndarray, "g"]]:
         """Share of all N eigenvalues that are at most x, and the half-width of its 95 % interval.
@@ -140,6 +142,7 @@ def slq(
         trace=max(total - float(top.sum()), 0.0),
         trace_error=float(error.sum()) + 1e-12 * total,
         cdf_error=cdf_error,
+        vectors=found.vectors,
     )
 
 

@@ -23,13 +23,13 @@ from querist.weights.nulls import (
     shuffle_distance,
     spike_test,
 )
-from querist.weights.shrink import shrink
+from querist.weights.shrinkage import shrink
 from querist.weights.spectrum import ESD, LayerMatrix, alpha_weighted, esd, log_alpha_norm, nonfinite, norms
 from querist.weights.studies.approximate import approximate
 from querist.weights.studies.columns import SHORT_TAIL, Measured, fit_columns
 from querist.weights.studies.entries import entry_shares
 
-__all__ = ["measure"]
+__all__ = ["STREAM_BYTES", "measure", "on_the_law"]
 
 STREAM_BYTES = 64 << 20
 """Matrices larger than this are read in row blocks where nothing needs them whole."""
@@ -162,7 +162,7 @@ def _powerlaw(evals: np.ndarray, matrix: LayerMatrix, config: ScanConfig, row: d
         "lr_truncated": fit.ratios["truncated"][0] if "truncated" in fit.ratios else None,
     }
     n, m = row["N"], row["M"]
-    row["alpha_mp"], row["alpha_hill_mp"], row["n_erg_mp"] = _on_the_law(n, m, config.fit)
+    row["alpha_mp"], row["alpha_hill_mp"], row["n_erg_mp"] = on_the_law(n, m, config.fit)
     row["n_erg_mp"] *= evals.size / n
     if fit.alpha is None:
         row |= {"status": "degenerate", "reason": fit.reason}
@@ -172,7 +172,7 @@ def _powerlaw(evals: np.ndarray, matrix: LayerMatrix, config: ScanConfig, row: d
 
 
 @lru_cache(maxsize=256)
-def _on_the_law(n: int, m: int, method: str) -> tuple[float | None, float | None, float]:
+def on_the_law(n: int, m: int, method: str) -> tuple[float | None, float | None, float]:
     """α, Hill's α and the ERG count on the matching Marchenko–Pastur quantiles; a shape recurs in every block of a model."""
     law = mp_quantiles(n, m)
     alpha = fit_powerlaw(law, method=method).alpha  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from querist.weights.tables import SCAN_TABLES
 if TYPE_CHECKING:
     from querist.sources.tensors import TensorSource
 
-__all__ = ["SHOWN_LAYERS", "draw", "lay_out", "summarise", "surprising", "warn"]
+__all__ = ["SHOWN_LAYERS", "draw", "lay_out", "literal", "summarise", "surprising", "warn"]
 
 SHOWN_LAYERS = 12
 """Layers with a section of their own: beyond a dozen nobody scrolls, and eight figures each weigh about 100 kB."""
@@ -106,7 +106,7 @@ def lay_out(
             Section(
                 row["layer_id"],
                 words=(_in_words(row),),
-                findings=((_literal(row["layer_id"]), "*"),),
+                findings=((literal(row["layer_id"]), "*"),),
                 figures=tuple(name for name in names if name in own),
                 open=position == 0,
                 level=3,
@@ -125,7 +125,7 @@ def lay_out(
     )
 
 
-def _literal(name: str) -> str:
+def literal(name: str) -> str:
     """A glob that matches this name and no other."""
     return "".join(f"[{c}]" if c in "[*?" else c for c in name)
 

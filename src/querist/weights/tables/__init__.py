@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from querist.weights.tables.compare import (
+    ANGLES,
+    COMPARE_TABLES,
+    COMPARED,
+    DELTA_DRAWS,
+    DELTA_OVERLAPS,
+    DELTA_SPECTRA,
+    UNMATCHED,
+)
 from querist.weights.tables.laboratory import (
     CRAFT_TABLES,
     OBSERVED,
@@ -26,8 +35,14 @@ from querist.weights.tables.scan import (
 
 __all__ = [
     "ADVICE",
+    "ANGLES",
+    "COMPARED",
+    "COMPARE_TABLES",
     "CRAFT_TABLES",
     "CURVES",
+    "DELTA_DRAWS",
+    "DELTA_OVERLAPS",
+    "DELTA_SPECTRA",
     "ENTRIES",
     "LAYERS",
     "NULL_DRAWS",
@@ -41,5 +56,6 @@ __all__ = [
     "SPECTRA",
     "STEPS",
     "STEP_SPECTRA",
+    "UNMATCHED",
     "WEIGHTS_HIST",
 ]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from querist.errors import BadOption, BadValues, UnknownName, near
 
-__all__ = ["Advised", "LayerTail", "alpha_pruning", "param_groups", "temp_balance"]
+__all__ = ["Advised", "Form", "LayerTail", "alpha_pruning", "param_groups", "temp_balance"]
 
 Form = Literal["linear", "sqrt", "log2", "step"]
 SMALLEST_SIDE = 50
