@@ -72,6 +72,10 @@ def test_rates_that_nobody_named_go_from_below_the_threshold_to_the_second_scale
         assert set(mine["regime"]) == {"random", "spike", "heavy"}
     assert [row["regime"] for row in shown_settings(grid.predicted.to_dicts())] == ["random", "spike", "heavy"] * 2
     assert rates(CraftConfig(eta=(3.0, 1.0, 3.0)), "gd") == (3.0, 1.0)
+    assert (
+        CraftConfig(eta=".5,2", optimizer="adam", nulls="none").model_dump()
+        == CraftConfig(eta=(0.5, 2.0), optimizer=("adam",), nulls=()).model_dump()
+    )
 
 
 def test_predictions_stand_beside_what_the_first_steps_did(grid):

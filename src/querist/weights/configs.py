@@ -145,11 +145,11 @@ class CraftConfig(StudyConfig):
     @field_validator("optimizer", "eta", "nulls", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        """One value, several divided by commas, or a list of such: what the command line and a hasty caller give."""
+        """One value, several divided by commas, or a list of such; "none" is no value."""
         items = value if isinstance(value, list | tuple) else (value,)
         split = (item.split(",") if isinstance(item, str) else [item] for item in items)
         parts = (part.strip() if isinstance(part, str) else part for group in split for part in group)
-        return tuple(part for part in parts if part != "")
+        return tuple(part for part in parts if part not in ("", "none"))
 
     @field_validator("optimizer")
     @classmethod
