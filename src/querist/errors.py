@@ -29,6 +29,7 @@ __all__ = [
     "UnknownName",
     "UnsafeFile",
     "UnsupportedFormat",
+    "WeightsMismatch",
     "near",
 ]
 
@@ -122,6 +123,12 @@ class ShapeMismatch(BadInput):
     """Two things whose shapes must agree and do not."""
 
     code = "shape-mismatch"
+
+
+class WeightsMismatch(ShapeMismatch):
+    """Weights that are not those of the network: missing or unexpected names, other shapes."""
+
+    code = "weights-mismatch"
 
 
 class BadValues(BadInput):

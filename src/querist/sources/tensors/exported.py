@@ -11,9 +11,9 @@ from querist.sources.tensors.found import Found, extent_ref
 from querist.sources.tensors.ref import PassedOver, TensorRef
 from querist.sources.tensors.torchfile import pickled_member, sketch_ref, tree_of, zip_storages
 
-__all__ = ["is_exported", "read_exported"]
+__all__ = ["ELEMENT_TYPES", "is_exported", "read_exported"]
 
-_DTYPES = {
+ELEMENT_TYPES = {
     1: "uint8",
     2: "int8",
     3: "int16",
@@ -123,7 +123,7 @@ def _described(archive: Archive, folder: str, config: str, prefix: str, found: F
             if len(shape) != len(strides):
                 raise ValueError(f"{name} has {len(shape)} axes and {len(strides)} strides")
             part = archive.part(folder + str(meta["path_name"]))
-            dtype = _DTYPES.get(tensor["dtype"], f"number {tensor['dtype']}")
+            dtype = ELEMENT_TYPES.get(tensor["dtype"], f"number {tensor['dtype']}")
             found.refs.append(
                 extent_ref(
                     path,

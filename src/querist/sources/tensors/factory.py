@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from querist.errors import BadOption, ShapeMismatch, SourceNotFound, UnknownName, near
+from querist.errors import BadOption, SourceNotFound, UnknownName, WeightsMismatch, near
 from querist.sources.address import Address
 from querist.sources.tensors.found import Found
 from querist.sources.tensors.module import read_module
@@ -19,7 +19,7 @@ from querist.sources.tensors.ref import TensorSource
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["build", "read_factory"]
+__all__ = ["build", "called", "read_factory"]
 
 
 def read_factory(address: Address, opened: Callable[[str], TensorSource]) -> Found:
@@ -32,8 +32,22 @@ def build(address: Address, opened: Callable[[str], TensorSource]) -> nn.Module:
 
     Values of options are Python literals where they are spelled as one, else texts. Raises SourceNotFound for a module that
     cannot be imported, UnknownName for a factory or option that it lacks, BadOption where it returns no torch module,
-    ShapeMismatch where names or shapes of the weights are not the network's.
+    WeightsMismatch where names or shapes of the weights are not the network's.
     """
+    import torch
+
+    made = called(address)
+    if not isinstance(made, torch.nn.Module):
+        raise BadOption(
+            "The factory returned no torch module", value=type(made).__qualname__, allowed="a torch.nn.Module"
+        )
+    if address.weights:
+        _load(made, opened(address.weights), address)
+    return made
+
+
+def called(address: Address) -> Any:
+    """What the factory returns; a torch module that the address names is taken as it is. Raises as `build`."""
     import torch
 
     here = str(Path.cwd())
@@ -52,15 +66,7 @@ def build(address: Address, opened: Callable[[str], TensorSource]) -> nn.Module:
             names = [known for known in dir(made) if not known.startswith("_")]
             raise UnknownName(f"{address.path} has no such factory", value=name, allowed=near(name, names))
         made = getattr(made, name)
-    if not isinstance(made, torch.nn.Module):
-        made = _called(made, address)
-    if not isinstance(made, torch.nn.Module):
-        raise BadOption(
-            "The factory returned no torch module", value=type(made).__qualname__, allowed="a torch.nn.Module"
-        )
-    if address.weights:
-        _load(made, opened(address.weights), address)
-    return made
+    return made if isinstance(made, torch.nn.Module) else _called(made, address)
 
 
 def _called(factory: Any, address: Address) -> Any:
@@ -91,12 +97,16 @@ def _value(text: str) -> Any:
 def _load(module: nn.Module, weights: TensorSource, address: Address) -> None:
     given = {name: ref for ref in weights.refs for name in (ref.name, *ref.aliases)}
     state = module.state_dict()
-    absent, extra = sorted(set(state) - set(given)), sorted(set(given) - set(state))
+    # Files older than torch 0.4.1 lack the counters of batches, which no result depends on.
+    absent = sorted(name for name in set(state) - set(given) if not name.endswith("num_batches_tracked"))
+    extra = sorted(set(given) - set(state))
     wrong = [name for name in state if name in given and tuple(state[name].shape) != given[name].shape]
     if absent or extra or wrong:
         parts = [
-            f"{what}: {', '.join(names[:5])}" for what, names in (("missing", absent), ("unknown", extra)) if names
+            f"{len(names)} {what}: {', '.join(names[:5])}"
+            for what, names in (("missing", absent), ("unexpected", extra))
+            if names
         ]
         parts += [f"{name} is {list(given[name].shape)} and should be {list(state[name].shape)}" for name in wrong[:5]]
-        raise ShapeMismatch("The weights do not fit the network (" + "; ".join(parts) + ")", value=str(address))
-    module.load_state_dict({name: given[name].load() for name in state})
+        raise WeightsMismatch("The weights do not fit the network (" + "; ".join(parts) + ")", value=str(address))
+    module.load_state_dict({name: given[name].load() if name in given else state[name] for name in state})
