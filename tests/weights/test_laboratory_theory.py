@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from querist.weights.shrinkage import bbp_outlier, bbp_overlap_long, bbp_overlap_short
 from scipy import integrate
 from tests.harness import Bad, check_bad_input
 
@@ -18,6 +17,7 @@ from querist.weights import predict_spike
 from querist.weights.laboratory import draw_problem, first_direction, outlier, top_triple
 from querist.weights.laboratory._theory import _means, _overlap
 from querist.weights.nulls import tw_edge
+from querist.weights.shrinkage import bbp_outlier, bbp_overlap_long, bbp_overlap_short
 from querist.weights.spectrum import esd
 
 OPTIMIZERS = ("gd", "adam")

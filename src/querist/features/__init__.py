@@ -1,4 +1,4 @@
-"""What do the layers of a network keep of the data they see?"""
+"""What do a network's layers keep of the data they see?"""
 
 from __future__ import annotations
 
@@ -7,12 +7,75 @@ from typing import TYPE_CHECKING
 from querist._lazy import attach
 
 if TYPE_CHECKING:
-    from querist.features.capture import capture
     from querist.features.captured import Capture, CapturedLayer
+    from querist.features.capturing import capture
+    from querist.features.distances import (
+        Distance,
+        cka,
+        exact_wasserstein,
+        gaussian_w2,
+        gaussian_w2_moments,
+        max_sliced_wasserstein,
+        otdd,
+        per_unit_wasserstein,
+        sinkhorn_divergence,
+        sliced_wasserstein,
+        spectrum_distance,
+        wasserstein_1d,
+    )
+    from querist.features.profile import Consistency, consistency
+    from querist.features.scores import gbc, h_score, leep, logme, nce, nleep, transrate
+    from querist.statistics import permutation_test
 
-__all__ = ["Capture", "CapturedLayer", "capture"]
+__all__ = [
+    "Capture",
+    "CapturedLayer",
+    "Consistency",
+    "Distance",
+    "capture",
+    "cka",
+    "consistency",
+    "exact_wasserstein",
+    "gaussian_w2",
+    "gaussian_w2_moments",
+    "gbc",
+    "h_score",
+    "leep",
+    "logme",
+    "max_sliced_wasserstein",
+    "nce",
+    "nleep",
+    "otdd",
+    "per_unit_wasserstein",
+    "permutation_test",
+    "sinkhorn_divergence",
+    "sliced_wasserstein",
+    "spectrum_distance",
+    "transrate",
+    "wasserstein_1d",
+]
 
 __getattr__, __dir__ = attach(
     __name__,
-    {"querist.features.capture": ("capture",), "querist.features.captured": ("Capture", "CapturedLayer")},
+    {
+        "querist.features.captured": ("Capture", "CapturedLayer"),
+        "querist.features.capturing": ("capture",),
+        "querist.features.distances": (
+            "Distance",
+            "cka",
+            "exact_wasserstein",
+            "gaussian_w2",
+            "gaussian_w2_moments",
+            "max_sliced_wasserstein",
+            "otdd",
+            "per_unit_wasserstein",
+            "sinkhorn_divergence",
+            "sliced_wasserstein",
+            "spectrum_distance",
+            "wasserstein_1d",
+        ),
+        "querist.features.profile": ("Consistency", "consistency"),
+        "querist.features.scores": ("gbc", "h_score", "leep", "logme", "nce", "nleep", "transrate"),
+        "querist.statistics": ("permutation_test",),
+    },
 )

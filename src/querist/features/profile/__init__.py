@@ -1,0 +1,53 @@
+"""Profiles over layers: gaps beside their nulls, evolution from layer to layer, contraction and consistency."""
+
+from querist.features.profile._consistency import (
+    Consistency,
+    ConsistencyRow,
+    NetProfile,
+    consistency,
+    judged,
+    net_profile,
+)
+from querist.features.profile._evolution import evolution
+from querist.features.profile._gap import (
+    Gap,
+    GapDraws,
+    NetworkGap,
+    gap,
+    gap_draws,
+    gaps,
+    largest_gap,
+    network_gap,
+)
+from querist.features.profile._measures import DISTANCES, Measure, measure
+from querist.features.profile._splits import Split, splits
+from querist.features.profile._statistics import Association, association, change, concordance, relative_excess, slope
+
+__all__ = [
+    "DISTANCES",
+    "Association",
+    "Consistency",
+    "ConsistencyRow",
+    "Gap",
+    "GapDraws",
+    "Measure",
+    "NetProfile",
+    "NetworkGap",
+    "Split",
+    "association",
+    "change",
+    "concordance",
+    "consistency",
+    "evolution",
+    "gap",
+    "gap_draws",
+    "gaps",
+    "judged",
+    "largest_gap",
+    "measure",
+    "net_profile",
+    "network_gap",
+    "relative_excess",
+    "slope",
+    "splits",
+]
