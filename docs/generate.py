@@ -15,7 +15,14 @@ from querist.results.question import Question
 from querist.results.table import TableSpec
 
 REFERENCE = Path(__file__).parent / "reference"
-SHARED = ("querist", "querist.statistics", "querist.errors")
+SHARED = (
+    "querist",
+    "querist.statistics",
+    "querist.training",
+    "querist.training.adapters",
+    "querist.training.losses",
+    "querist.errors",
+)
 
 
 def pages() -> dict[str, str]:

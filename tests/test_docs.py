@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from docs.generate import REFERENCE, command_paths, members, pages
+from docs.generate import REFERENCE, SHARED, command_paths, members, pages
 
 from querist.cli import ROOMS
 from querist.results.question import Question
@@ -48,9 +48,7 @@ def test_every_field_column_and_question_has_its_meaning(room):
         assert question.ask.endswith("?")
 
 
-@pytest.mark.parametrize(
-    "module_name", ["querist", "querist.statistics", "querist.errors", *[f"querist.{r}" for r in ROOMS]]
-)
+@pytest.mark.parametrize("module_name", [*SHARED, *[f"querist.{r}" for r in ROOMS]])
 def test_every_public_name_has_a_docstring(module_name):
     module = importlib.import_module(module_name)
     bare = [name for name in module.__all__ if not name.startswith("__") and not inspect.getdoc(getattr(module, name))]

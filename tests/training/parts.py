@@ -160,7 +160,7 @@ def long_training(
 
 
 def tensors(model: nn.Module) -> dict[str, torch.Tensor]:
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {name: one.detach() for name, one in (*model.named_parameters(), *model.named_buffers())}
 
 
 def same(one: nn.Module, other: nn.Module) -> bool:

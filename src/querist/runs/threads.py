@@ -8,12 +8,13 @@ gives a unit the same number. Libraries that are loaded already are told directl
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["VARIABLES", "limited", "machine_threads"]
+__all__ = ["VARIABLES", "for_children", "limited", "machine_threads"]
 
 VARIABLES = (
     "OMP_NUM_THREADS",
@@ -58,6 +59,23 @@ def limited(threads: int) -> Iterator[None]:
         _set_torch(default if had_torch is None else had_torch)
         for library in _libraries():
             library.set_num_threads(known.get(library.filepath, default))
+
+
+@contextmanager
+def for_children(threads: int) -> Iterator[None]:
+    """What a child inherits: threads for the libraries it loads, and Ctrl-C held back until it ignores it."""
+    before = {name: os.environ.get(name) for name in VARIABLES}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    os.environ.update(dict.fromkeys(VARIABLES, str(threads)))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 _SEEN: tuple[int, list[Any]] = (-1, [])

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 from querist._lazy import attach
 
 if TYPE_CHECKING:
+    from querist.training.batches import Batches
     from querist.training.fitted import Fit
     from querist.training.hooks import Hook, TrainState
     from querist.training.launch import launch_group
     from querist.training.loop import fit
     from querist.training.schedules import Schedule
 
-__all__ = ["Fit", "Hook", "Schedule", "TrainState", "fit", "launch_group"]
+__all__ = ["Batches", "Fit", "Hook", "Schedule", "TrainState", "fit", "launch_group"]
 
 __getattr__, __dir__ = attach(
     __name__,
     {
+        "querist.training.batches": ("Batches",),
         "querist.training.fitted": ("Fit",),
         "querist.training.hooks": ("Hook", "TrainState"),
         "querist.training.launch": ("launch_group",),

@@ -201,7 +201,8 @@ def workplace(model: nn.Module, *, device: str = "auto", precision: Precision = 
         state.clear()
     model.__dict__.pop("_is_accelerate_prepared", None)
     try:
-        on_cpu = device == "cpu" or (device == "auto" and not torch.accelerator.is_available())
+        asked_for_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes")
+        on_cpu = device == "cpu" or (device == "auto" and (asked_for_cpu or not torch.accelerator.is_available()))
         with _environment(device):
             accelerator = Accelerator(
                 cpu=on_cpu,
@@ -209,6 +210,12 @@ def workplace(model: nn.Module, *, device: str = "auto", precision: Precision = 
                 # Named, so that ACCELERATE_GRADIENT_ACCUMULATION_STEPS does not divide the loss: the loop does.
                 gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
                 kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")] if on_cpu and _in_group() else None,
+            )
+        if device != "auto" and accelerator.device.type != torch.device(device).type:
+            raise BadOption(
+                "This process is part of a group on another device",
+                value=f"{device} in a group on {accelerator.device.type}",
+                mend="Leave `device` out, or start the group on that device",
             )
         if precision == "fp16" and accelerator.scaler is None:
             raise BadOption(
@@ -246,6 +253,8 @@ def _check(device: str, precision: str) -> None:
             )
     if device in ("auto", "cpu"):
         return
+    if ":" in device and _in_group():
+        raise BadOption("In a group each process has the device of its rank", value=device, allowed="auto, cpu, cuda")
     try:
         asked = torch.device(device)
         there = asked.type == "cpu" or (

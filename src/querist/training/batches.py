@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -44,11 +44,15 @@ class Batches(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Batches of a map-style source: `fetch(rows)` gives one batch of these row numbers.
+Load = Callable[[Iterable[list[tuple[int, int]]]], Iterator[Any]]
 
-    rows: the row numbers that are used. load: None, or a reader of a whole list of batches by worker processes.
+
+@dataclass
+class Rows:
+    """Batches of a map-style source: `fetch(rows, epoch)` gives one batch of these row numbers.
+
+    rows: the row numbers that are used. workers: None, or what starts a reader of whole lists of batches in processes of
+    its own; each `Rows` has its own reader, since one reader reads one list at a time.
     """
 
     rows: np.ndarray
@@ -58,7 +62,8 @@ class Rows:
     seed: int = 0
     shuffle: bool = True
     drop_last: bool = False
-    load: Callable[[Iterable[list[tuple[int, int]]]], Iterator[Any]] | None = None
+    workers: Callable[[], Load] | None = None
+    _load: Load | None = field(default=None, init=False, repr=False)
 
     @property
     def steps(self) -> int:
@@ -91,11 +96,12 @@ class Rows:
         def parts() -> Iterator[list[np.ndarray]]:
             return (_part(order[step * size : (step + 1) * size], rank, processes, accumulate) for step in steps)
 
-        if self.load is None:
+        if self.workers is None:
             for part in parts():
                 yield [self.fetch(rows, epoch) for rows in part]
             return
-        loaded = self.load([(epoch, int(row)) for row in rows] for part in parts() for rows in part)
+        self._load = self._load or self.workers()
+        loaded = self._load([(epoch, int(row)) for row in rows] for part in parts() for rows in part)
         for part in parts():
             yield [next(loaded) for _ in part]
 
@@ -162,12 +168,12 @@ def rows_of(
                 mend="Leave out",
             )
         count, fetch, about = _tensors(data, what)
-        load = None
+        start = None
     else:
-        count, fetch, about, load = _dataset(data, seed, collate, workers, what)
+        count, fetch, about, start = _dataset(data, seed, collate, workers, what)
     if count == 0:
         raise TooFewRows(f"There are no rows in {what}", value=0, allowed="at least 1 row")
-    made = Rows(np.arange(count), fetch, about, batch_size, seed, shuffle, drop_last, load)
+    made = Rows(np.arange(count), fetch, about, batch_size, seed, shuffle, drop_last, start)
     if made.steps == 0:
         raise TooFewRows(
             f"Every batch of {what} would be dropped", value=count, allowed=f"at least {batch_size} rows with drop_last"
@@ -230,7 +236,7 @@ def _tensor(value: Any, where: str) -> torch.Tensor:
         if value.dtype.kind not in "biufc":
             raise BadValues(f"{where} holds no numbers", value=str(value.dtype), allowed="an array of numbers")
         native = value.astype(value.dtype.newbyteorder("="), copy=not value.flags.writeable)
-        return torch.from_numpy(np.ascontiguousarray(native)) if value.ndim else torch.from_numpy(native.reshape(()))
+        value = torch.from_numpy(native if native.ndim == 0 else np.ascontiguousarray(native))
     if not isinstance(value, torch.Tensor):
         raise BadValues(f"{where} is no tensor", value=type(value).__name__, allowed="tensors and arrays")
     if value.ndim == 0:
@@ -312,18 +318,22 @@ def _dataset(
 
     if workers == 0:
         return len(data), fetch, about, None
-    plan = _Plan()
-    loader: Any = DataLoader(
-        seeded,  # pyright: ignore[reportArgumentType]
-        batch_sampler=plan,  # pyright: ignore[reportArgumentType]
-        num_workers=workers,
-        collate_fn=join,
-        persistent_workers=True,
-        generator=torch.Generator(),  # the loader would else draw from the caller's
-    )
 
-    def load(batches: Iterable[list[tuple[int, int]]]) -> Iterator[Any]:
-        plan.batches = batches
-        return iter(loader)
+    def start() -> Load:
+        plan = _Plan()
+        loader: Any = DataLoader(
+            seeded,  # pyright: ignore[reportArgumentType]
+            batch_sampler=plan,  # pyright: ignore[reportArgumentType]
+            num_workers=workers,
+            collate_fn=join,
+            persistent_workers=True,
+            generator=torch.Generator(),  # the loader would else draw from the caller's
+        )
 
-    return len(data), fetch, about, load
+        def load(batches: Iterable[list[tuple[int, int]]]) -> Iterator[Any]:
+            plan.batches = batches
+            return iter(loader)
+
+        return load
+
+    return len(data), fetch, about, start

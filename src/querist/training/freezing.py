@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from querist.errors import BadOption, UnknownName, near
+from querist.errors import BadOption, BadValues, UnknownName, near
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,7 +33,7 @@ class Modes:
         for module in self._tops:
             module.eval()
 
-    def eval(self) -> None:
+    def evaluate(self) -> None:
         """Eval mode everywhere."""
         self.model.eval()
 
@@ -83,8 +83,14 @@ def modes(model: nn.Module, frozen: Sequence[str | nn.Module]) -> Iterator[Modes
     frozen: modules of the network, or globs over the names of its modules, or of single parameters where no module has
     such a name. Tied parameters are frozen if any of their owners is. Gradients that were there before are cleared.
 
-    Raises BadOption for a module of another network, UnknownName for a name that matches nothing.
+    Raises BadOption for a module of another network, UnknownName for a name that matches nothing, BadValues for a
+    parameter without a shape.
     """
+    from torch.nn.parameter import is_lazy
+
+    for name, parameter in model.named_parameters():
+        if is_lazy(parameter):
+            raise BadValues("A parameter has no shape yet", value=name, mend="Call the network once before training")
     made = Modes(model, frozen)
     training = [(module, module.training) for module in model.modules()]
     wanted = [(parameter, parameter.requires_grad) for parameter in model.parameters()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import pickle
 import shutil
@@ -10,8 +11,8 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from querist.errors import BadOption, QueristError
-from querist.runs.threads import VARIABLES, machine_threads
+from querist.runs.threads import for_children, machine_threads
 
 __all__ = ["launch_group"]
 
@@ -104,14 +105,23 @@ def _joined(function: Callable[..., Any], args: Any, options: Any, device: str) 
     """The call in a group that another launcher made."""
     import torch
 
-    if torch.distributed.is_initialized():
-        return function(*args, **options)
-    gpu = device != "cpu" and torch.cuda.is_available()
-    torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo")
-    try:
-        return function(*args, **options)
-    finally:
-        torch.distributed.destroy_process_group()
+    if not torch.distributed.is_initialized():
+        gpu = device != "cpu" and torch.cuda.is_available()
+        _settle(gpu, int(os.environ.get("LOCAL_RANK", "0")))
+        torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo")
+        # Kept to the end: a launcher's rendezvous serves once, and the next call finds the group.
+        atexit.register(torch.distributed.destroy_process_group)
+    return function(*args, **options)
+
+
+def _settle(on_gpu: bool, local_rank: int) -> None:
+    """Give this process its GPU, or let trainings in it know that the group is one of CPUs."""
+    import torch
+
+    if on_gpu:
+        torch.cuda.set_device(local_rank)
+    else:
+        os.environ["ACCELERATE_USE_CPU"] = "true"
 
 
 @dataclass
@@ -142,7 +152,7 @@ class _Group:
             self.pipes.append(here)
             self.members.append(member)
             try:
-                with _for_children(threads):
+                with for_children(threads):
                     member.start()
             except BaseException:
                 self.end()
@@ -219,23 +229,6 @@ def _death(code: int | None) -> str:
     return f"A process of the group ended without a word, with exit code {code}"
 
 
-@contextmanager
-def _for_children(threads: int) -> Iterator[None]:
-    """What a child inherits: threads for the libraries it loads, and Ctrl-C held back until it ignores it."""
-    before = {name: os.environ.get(name) for name in VARIABLES}
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    os.environ.update(dict.fromkeys(VARIABLES, str(threads)))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
 # ------------------------------------------------------------------------------------------------- inside a process
 
 
@@ -249,8 +242,7 @@ def _member(parcel: bytes, rank: int, processes: int, folder: str, on_gpu: bool,
     try:
         import torch
 
-        if on_gpu:
-            torch.cuda.set_device(rank)
+        _settle(on_gpu, rank)
         # Through a file and not a port: between finding a free port and using it, another process may take it.
         torch.distributed.init_process_group(
             "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
@@ -262,7 +254,7 @@ def _member(parcel: bytes, rank: int, processes: int, folder: str, on_gpu: bool,
         result = function(*args, **options)
         said = _Said(rank, time.monotonic(), result=result if rank == 0 else None)
         raw = pickle.dumps(said)
-        torch.distributed.barrier()  # nobody leaves while another still works with the group
+        torch.distributed.all_reduce(torch.zeros(1))  # nobody leaves while another still works with the group
         torch.distributed.destroy_process_group()
     except BaseException as error:
         raw = _failure(rank, error)

@@ -84,7 +84,7 @@ def fit(
         unequal size or weight give what one large batch gives. A term that is no sum over rows (a distance between
         groups of a batch) is averaged by weight over shares; that is not the large batch's value.
     batches: a tensor or array, a tuple or dict of them (first axes agree), or a map-style Dataset (`collate`, `workers`
-        as in torch's DataLoader), or a source of one's own (`training.batches.Batches`; batch_size, shuffle, drop_last
+        as in torch's DataLoader), or a source of one's own (`training.Batches`; batch_size, shuffle, drop_last
         are then its affair).
     batch_size: rows of one optimiser step, over all processes and micro-batches. The order of an epoch depends on seed
         and epoch alone.
@@ -102,7 +102,8 @@ def fit(
         micro-batch is run once more, in eval mode, to learn them before the first gradient.
     frozen: modules, or globs over their names, that stay in eval mode and without gradients.
     hooks: see `training.Hook`; called in the order given.
-    precision: "no", "bf16", or "fp16" (accelerators only). device: "auto", "cpu", "cuda", "cuda:N", "mps".
+    precision: "no", "bf16", or "fp16" (accelerators only), of `model(...)`; whatever else a loss calls runs in full precision.
+        device: "auto", "cpu", "cuda", "cuda:N", "mps".
     checkpoint: folder for checkpoints, one after each epoch or every `checkpoint_every` steps, and one at the end; the last
         `keep` stay. resume: go on from the newest one, where there is one. It then ends with the same weights, bit for
         bit, as a training that was not interrupted, on a CPU and on devices whose kernels repeat; hooks go on from the

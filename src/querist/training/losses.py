@@ -35,7 +35,7 @@ def weighted_sum(values: torch.Tensor, weight: torch.Tensor | None = None) -> tu
     """(Σ wᵢ vᵢ, Σ wᵢ) of values [n, ...] and weights that broadcast to them; None weighs every entry 1.
 
     Entries of weight 0 are left out, whatever their value. Half precisions are summed in float32. Raises ShapeMismatch,
-    and BadValues for a negative weight.
+    and BadValues for a weight that is negative or NaN.
     """
     values = values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
     if weight is None:
@@ -56,8 +56,8 @@ def _weight(weight: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
             value=f"{tuple(weight.shape)} for {tuple(values.shape)}",
             allowed="one per row or entry",
         ) from None
-    if bool((weight < 0).any()):
-        raise BadValues("A weight is negative", value=float(weight.min()), allowed="weights >= 0")
+    if not bool((weight >= 0).all()):
+        raise BadValues("A weight is negative or missing", value=float(weight.min()), allowed="weights >= 0")
     return weight.detach()
 
 

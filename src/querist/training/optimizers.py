@@ -41,9 +41,6 @@ def build(
 
     names = {parameter: name for name, parameter in model.named_parameters()}
     trainable = [parameter for parameter in names if parameter.requires_grad]
-    for parameter, name in names.items():
-        if isinstance(parameter, torch.nn.UninitializedParameter):
-            raise BadValues("A parameter has no shape yet", value=name, mend="Call the network once before training")
     if not trainable:
         raise BadValues(
             "No parameter of this network can be trained", value="requires_grad is False for all", mend="Freeze less"

@@ -128,7 +128,7 @@ class Step:
         else:
             # The price of a general loss: a forward pass in eval mode. Its draws are undone, so that the step draws the same.
             with kept(self.work.device), torch.no_grad():
-                self.modes.eval()
+                self.modes.evaluate()
                 for batch in batches:
                     for name, (_, weight) in self._terms(batch).items():
                         found[name] = found.get(name, 0.0) + weight

@@ -54,7 +54,7 @@ class Validation:
         self.work.from_main(buffer for _, buffer in self.modes.model.named_buffers())
         with kept(self.work.device), torch.no_grad():
             seed_all(self.seed, "training", "validation", self.work.rank, device=self.work.device)
-            self.modes.eval()
+            self.modes.evaluate()
             try:
                 found = self._means(step)
                 scored = self._scored()

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import get_context, parent_process
 from multiprocessing.reduction import ForkingPickler
@@ -17,7 +16,7 @@ from typing import Any
 
 from querist.errors import BadOption
 from querist.runs.study import Unit
-from querist.runs.threads import VARIABLES, machine_threads
+from querist.runs.threads import for_children, machine_threads
 from querist.runs.work import Outcome
 
 __all__ = ["KILLED", "Local"]
@@ -159,25 +158,8 @@ class _Pool:
             ) from error
 
     def _submit(self, function: Callable[..., Any], *arguments: object) -> Future[Any]:
-        with _for_children(self.threads):
+        with for_children(self.threads):
             return self._executor.submit(function, *arguments)
-
-
-@contextmanager
-def _for_children(threads: int) -> Iterator[None]:
-    """What a child inherits: threads for the libraries it loads, and Ctrl-C held back until it ignores it."""
-    before = {name: os.environ.get(name) for name in VARIABLES}
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    os.environ.update(dict.fromkeys(VARIABLES, str(threads)))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 # ------------------------------------------------------------------------------------------------- inside a worker

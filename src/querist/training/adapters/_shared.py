@@ -59,9 +59,10 @@ def numbers(figures: Mapping[str, Any] | None) -> dict[str, float]:
     """The figures that are single numbers."""
     import torch
 
-    found = {}
+    found: dict[str, float] = {}
     for name, value in (figures or {}).items():
-        single = isinstance(value, torch.Tensor) and value.numel() == 1
-        if single or (isinstance(value, int | float) and not isinstance(value, bool)):
+        if isinstance(value, torch.Tensor) and value.numel() == 1:
+            found[name] = value.item()
+        elif isinstance(value, int | float) and not isinstance(value, bool):
             found[name] = float(value)
     return found
