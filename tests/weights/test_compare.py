@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import runpy
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -466,3 +468,16 @@ def test_the_command_writes_its_run(tmp_path, capsys):
     assert summary["config"]["base"].endswith("base.pt")
     assert (tmp_path / "run" / "report.html").is_file()
     assert main([*line, "--out", str(tmp_path / "again"), "--fail-if", "changed[spiked.weight].verdict == yes"]) == 3
+
+
+def test_the_example_tells_its_three_changes_apart(tmp_path, capsys):
+    path = Path(__file__).parents[2] / "examples" / "compare_checkpoints.py"
+    assert len(path.read_text().splitlines()) < 80
+    results = runpy.run_path(str(path))["main"](str(tmp_path / "run"))
+    saved, trained, adapter = results.values()
+    assert verdicts(saved, "changed")["run"] == "no"
+    assert verdicts(trained, "changed")["run"] == "yes"
+    assert rows(trained)["2.weight"]["delta_n_spikes"] > 0
+    assert verdicts(adapter, "aligned")["2.weight"] == "yes"
+    assert (tmp_path / "run" / "report.html").is_file()
+    assert "An adapter" in capsys.readouterr().out

@@ -330,8 +330,8 @@ def test_correlated_factors_stand_out_and_random_ones_do_not():
     result = compare(base, state)
     assert rows(result)["q.weight"]["delta_n_spikes"] == 1
     assert rows(result)["v.weight"]["delta_n_spikes"] == 0
-    assert "1 direction of it stands out of shuffled and sign-flipped pairs" in because(result, "changed", "q.weight")
-    assert "noise of its size would do as much" in because(result, "changed", "v.weight")
+    assert "1 direction of it stands out of pairs with shuffled" in because(result, "changed", "q.weight")
+    assert "entries of the same sizes would do as much" in because(result, "changed", "v.weight")
     assert "rank-one" in because(result, "changed", "o.weight")
     assert set(verdicts(result, "changed").values()) == {"yes"}
 

@@ -12,6 +12,7 @@ import polars as pl
 
 from querist.results.charts import Axes, Mark, Series, by_depth, heat, histogram, lines, stack
 from querist.results.figure import Figure
+from querist.weights.delta import span_quantile
 from querist.weights.figures.scan import figure_name
 from querist.weights.nulls import mp_pdf
 
@@ -48,25 +49,40 @@ def _overview(rows: pl.DataFrame) -> Figure:
         labels,
         Axes(_DEPTH, "directions"),
     )
-    left, right = (_floats(rows, f"overlap_{side}") for side in ("left", "right"))
-    null = _floats(rows, "overlap_null")
-    overlaps = by_depth(
-        {"left (outputs)": left, "right (inputs)": right},
-        labels,
-        Axes(_DEPTH, "overlap", log="y"),
-        null=Series("random", x, null, _floats(rows, "overlap_low"), _floats(rows, "overlap_high"), null=True),
-    )
-    data, layout = stack([("Size of the change", size), ("Its directions", spikes), ("Overlap with W", overlaps)])
+    panels = [("Size of the change", size), ("Its directions", spikes)]
+    for side, words in (("left", "Overlap with W, left (outputs)"), ("right", "Overlap with W, right (inputs)")):
+        chart = by_depth(
+            {f"overlap, {side}": _floats(rows, f"overlap_{side}")},
+            labels,
+            Axes(_DEPTH, "overlap", log="y"),
+            null=_random_overlaps(rows, side),
+        )
+        panels.append((words, chart))
+    data, layout = stack(panels)
     return Figure(
         name="overview",
         title="The change by depth",
         caption="Top: size of ΔW relative to W; the grey line of a layer is the most that storing both copies can make. Middle: "
-        "singular values of ΔW above rounding, and those that no resampled copy reaches. Bottom: the share of ΔW's leading "
-        "directions that lies in W's; the grey band (.5 to 99.5 % of random directions) is that of the judged side.",
+        "singular values of ΔW above rounding, and those that no resampled copy reaches. Below: the share of ΔW's leading "
+        "directions that lies in W's; the grey band holds 99 % of random directions.",
         data=data,
         layout=layout,
         table="layers",
     )
+
+
+def _random_overlaps(rows: pl.DataFrame, side: str) -> Series:
+    """Mean and .005 and .995 quantiles of the overlap of random directions on one side of each layer."""
+    null = _floats(rows, f"overlap_null_{side}")
+    k, l = _floats(rows, "overlap_k"), _floats(rows, "overlap_l")  # noqa: E741
+    ends = [
+        [
+            math.nan if math.isnan(mean) else span_quantile(u, int(a), int(b), round(a / mean))
+            for mean, a, b in zip(null, k, l, strict=True)
+        ]
+        for u in (0.005, 0.995)
+    ]
+    return Series("random", np.arange(len(null)), null, ends[0], ends[1], null=True)
 
 
 def _energy(rows: pl.DataFrame) -> Figure:
@@ -220,15 +236,16 @@ def _values(layer: str, row: Mapping[str, Any], spectra: pl.DataFrame) -> Figure
 
 def _overlaps(layer: str, row: Mapping[str, Any], overlaps: pl.DataFrame) -> Figure:
     panels = []
-    for side, words in (("left", "Left (outputs)"), ("right", "Right (inputs)")):
+    # One title for both scales, behind the right one: between the panels it would meet the axis of the other.
+    for side, words, axis, unit in (
+        ("left", "Left (outputs)", "direction of W", ""),
+        ("right", "Right (inputs)", "", "times random"),
+    ):
         mine = overlaps.filter(pl.col("side") == side)
         i, j = (sorted(mine[name].unique().to_list()) for name in ("i", "j"))
-        z = mine.sort("i", "j")["value"].to_numpy().reshape(len(i), len(j))
-        times = z / mine["null"][0]
-        axes = Axes("direction of ΔW", "direction of W")
-        panels.append(
-            (words, heat(times, [n + 1 for n in j], [n + 1 for n in i], axes, unit="times random", middle=1.0))
-        )
+        times = mine.sort("i", "j")["value"].to_numpy().reshape(len(i), len(j)) / mine["null"][0]
+        axes = Axes("direction of ΔW", axis)
+        panels.append((words, heat(times, [n + 1 for n in j], [n + 1 for n in i], axes, unit=unit, middle=1.0)))
     data, layout = stack(panels, columns=2)
     caption = (
         "Squared inner products of the leading singular directions, in units of what random directions give: 1 is grey. "

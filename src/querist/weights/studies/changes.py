@@ -27,9 +27,9 @@ def change_findings(row: Row, config: CompareConfig) -> Iterator[Finding]:
 
 
 def _changed(row: Row, config: CompareConfig) -> Finding:
-    size, limit, p = row["delta_relative"], row["rounding"], row["delta_p_adj"]
+    size, limit = row["delta_relative"], row["rounding"]
 
-    def finding(verdict: Verdict, because: str) -> Finding:
+    def finding(verdict: Verdict, because: str, p: float | None = None) -> Finding:
         q = ask.CHANGED
         return Finding(row["layer_id"], q.id, size, q.unit, None, None, limit, p, verdict, because)
 
@@ -47,8 +47,9 @@ def _changed(row: Row, config: CompareConfig) -> Finding:
         f"ΔW is {_percent(size)} of W, no more than rounding in {row['dtype_rounding']} can make ({_percent(limit)})"
     )
     if _beyond(row, STRICT):
-        return finding("yes", f"{small}, but rounding errors are independent of each other: {told}.")
-    return finding("no", f"{small}; {told}.")
+        because = f"{small}, but rounding errors are independent of each other: {told}."
+        return finding("yes", because, row["delta_p_adj"])
+    return finding("no", f"{small}; {told}.", row["delta_p_adj"])
 
 
 def _beyond(row: Row, level: float) -> bool:
@@ -59,7 +60,12 @@ def _beyond(row: Row, level: float) -> bool:
 
 def _spikes(row: Row, config: CompareConfig) -> str:
     """The spikes of ΔW in words."""
-    count, copies = row["delta_n_spikes"], "pairs of resampled factors" if row["delta_null"] == "factors" else "copies"
+    count = row["delta_n_spikes"]
+    copies = (
+        "pairs with shuffled and with sign-flipped factors"
+        if row["delta_null"] == "factors"
+        else "shuffled and sign-flipped copies"
+    )
     if count is None:
         return "no copy of it was drawn, so its directions stand beside nothing"
     if row["delta_null"] == "factors" and row["delta_rank"] == 1:
@@ -67,14 +73,19 @@ def _spikes(row: Row, config: CompareConfig) -> str:
     if len(config.nulls) < 2 or row["delta_p_rank"] is None:
         if not count:
             return "no direction of it stands out of noise of its size"
-        return f"{_directions(count)} stand out of the {copies} that were drawn, too few for a test"
+        return f"{_directions(count)} beyond the copies that were drawn, too few for a test"
     if _beyond(row, LEVEL):
         verb = "stands" if count == 1 else "stand"
         return (
-            f"{_directions(count)} {verb} out of shuffled and sign-flipped {copies} (edge {row['delta_edge']:.3g}, "
+            f"{_directions(count)} {verb} out of {copies} (edge {row['delta_edge']:.3g}, "
             f"adjusted p {_p(row['delta_p_adj'])})"
         )
-    return f"no direction of it stands out of shuffled and sign-flipped {copies}, so noise of its size would do as much"
+    if count and row["delta_p_rank"] <= LEVEL and row["delta_p_adj"] is not None:
+        return (
+            f"its largest singular value lies beyond {copies}, but not beyond chance among all layers of the run "
+            f"(adjusted p {_p(row['delta_p_adj'])})"
+        )
+    return f"no direction of it stands out of {copies}: independent entries of the same sizes would do as much"
 
 
 def _aligned(row: Row, changed: Finding, config: CompareConfig) -> Finding:
