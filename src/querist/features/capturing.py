@@ -236,22 +236,15 @@ class _Run:
     def _first(self) -> Batch:
         """The first three rows that can be read."""
         from querist.sources.data import batches
+        from querist.sources.taps.tap import part
 
+        before = len(self.data.passed_over)
         for batch in batches(self.data, self.ids, min(max(3, self.batch_size), 16)):
-            from querist.sources.taps.tap import part
-
             many = min(len(batch.ids), 3)
             if len(batch.ids) >= min(3, len(self.ids)):
-                del self.data.passed_over[self.before :]
+                del self.data.passed_over[before:]  # they are read again
                 return type(batch)(batch.ids[:many], part(batch.inputs, 0, many), None)
         raise TooFewRows(f"No row of {self.data.name} can be read", value=0)
-
-    @property
-    def before(self) -> int:
-        """Rows that were passed over before this run."""
-        if not hasattr(self, "_before"):
-            self._before = len(self.data.passed_over)
-        return self._before
 
     def _bytes(self, plans: list[tuple[Site | None, int, int, int]], first: Batch, *, spilled: bool) -> int:
         rows = sum(most * to * 4 for _, most, _, to in plans if not spilled)

@@ -136,6 +136,9 @@ def _transformers(what: str) -> Any:
             value="transformers",
             mend="pip install 'querist[transformers]'",
         ) from None
+    words = getattr(getattr(transformers, "utils", None), "logging", None)
+    if words is not None:
+        words.disable_progress_bar()
     return transformers
 
 

@@ -23,6 +23,7 @@ def list_(*, json: Annotated[bool, Parameter(negative=())] = False) -> int:
     json
         Print the list as JSON on standard output.
     """
+    from querist.sources.datasets.collections import COLLECTIONS
     from querist.sources.datasets.registry import DATA_SETS, places
 
     rows = []
@@ -39,6 +40,19 @@ def list_(*, json: Annotated[bool, Parameter(negative=())] = False) -> int:
                 "path": str(here[place]) if place else None,
             }
         )
+    for collection in COLLECTIONS.values():
+        files = [DATA_SETS[file] for part in collection.parts.values() for file in part.files]
+        where = [next(iter(places(data)), None) for data in files]
+        rows.append(
+            {
+                "name": collection.name + (f" #{' #'.join(collection.parts)}" if len(collection.parts) > 1 else ""),
+                "what": collection.what,
+                "licence": collection.licence,
+                "bytes": sum({data.name: data.bytes for data in files}.values()),
+                "place": (None if None in where else where[0]) if files else "made",
+                "path": None,
+            }
+        )
     if json:
         sys.stdout.write(_json.dumps(rows, indent=2) + "\n")
         return 0
@@ -53,6 +67,8 @@ def list_(*, json: Annotated[bool, Parameter(negative=())] = False) -> int:
 def fetch(name: str, /, *, source: Annotated[Path | None, Parameter(name="--from")] = None) -> int:
     """Download a data set into the cache, or copy it there from a file; the checksum must agree.
 
+    A name of several files, such as fashion-mnist, fetches each of them.
+
     Parameters
     ----------
     name
@@ -60,7 +76,13 @@ def fetch(name: str, /, *, source: Annotated[Path | None, Parameter(name="--from
     source
         A file to take instead of the download.
     """
+    from querist.sources.datasets.collections import COLLECTIONS
     from querist.sources.datasets.fetch import fetch as bring
+    from querist.sources.datasets.registry import DATA_SETS
 
-    sys.stdout.write(f"{bring(name, source=source)}\n")
+    names = [name]
+    if name in COLLECTIONS and name not in DATA_SETS and source is None:
+        names = list(dict.fromkeys(file for part in COLLECTIONS[name].parts.values() for file in part.files))
+    for one in names:
+        sys.stdout.write(f"{bring(one, source=source)}\n")
     return 0

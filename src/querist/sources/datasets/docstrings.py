@@ -52,7 +52,7 @@ def _sentences(folder: str) -> tuple[list[str], np.ndarray]:
     root = Path(folder)
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root).parts
-        if _LEFT_OUT.isdisjoint(parts) and not any(part.startswith("_") and part != "__init__.py" for part in parts):
+        if _LEFT_OUT.isdisjoint(parts):
             for kind, text in _documented(path):
                 if (sentence := _first(text)) is not None:
                     kept.setdefault(sentence, KINDS.index(kind))

@@ -179,6 +179,15 @@ DATA_SETS: Mapping[str, DataSet] = {data.name: data for data in _ALL}
 def find(name: str) -> DataSet:
     """The data set of this name. Raises UnknownName with the nearest names."""
     if name not in DATA_SETS:
+        from querist.sources.datasets.collections import COLLECTIONS
+
+        if name in COLLECTIONS:
+            files = [file for part in COLLECTIONS[name].parts.values() for file in part.files]
+            raise UnknownName(
+                f"{name} is a data set of several files or of none; one file is needed here",
+                value=name,
+                allowed=", ".join(files) or "a name of one file",
+            )
         raise UnknownName(
             "No registered data set has this name",
             value=name,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -79,21 +80,24 @@ def _encoded(
     return pictures_data(name, get, len(offset) - 1, found, classes, transform)
 
 
-def _archive(path: Path) -> np.lib.npyio.NpzFile:
-    try:
-        found = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        size = path.stat().st_size
-        raise CorruptFile(
-            f"The numpy archive of {size} bytes is damaged or ends early ({str(error)[:100]})", value=str(path)
-        ) from None
-    if not isinstance(found, np.lib.npyio.NpzFile):
-        raise CorruptFile(
-            "The file is one array and no archive of arrays",
-            value=str(path),
-            mend="Save it with numpy.savez(file, x=..., y=...)",
-        )
-    return found
+@contextmanager
+def _archive(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
+    with path.open("rb") as file:
+        try:
+            found = np.load(file, allow_pickle=False)
+        except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+            raise CorruptFile(
+                f"The numpy archive of {path.stat().st_size} bytes is damaged or ends early ({str(error)[:100]})",
+                value=str(path),
+            ) from None
+        if not isinstance(found, np.lib.npyio.NpzFile):
+            raise CorruptFile(
+                "The file is one array and no archive of arrays",
+                value=str(path),
+                mend="Save it with numpy.savez(file, x=..., y=...)",
+            )
+        with found:
+            yield found
 
 
 def _array(archive: Mapping[str, np.ndarray], name: str, path: Path) -> np.ndarray:

@@ -84,7 +84,11 @@ COMPARED = TableSpec(
             ("delta_sigma_mp", "", "Entry standard deviation of the Marchenko–Pastur bulk fitted to ΔW."),
             ("delta_lambda_plus", "λ", "Upper edge of that bulk."),
             ("delta_bulk_ks", "", "N·sup|F−F_MP| of ΔW after its spikes are removed."),
-            ("delta_bulk_p", "", "p of delta_bulk_ks under Gaussian entries: small where the rest of ΔW is not noise either."),
+            (
+                "delta_bulk_p",
+                "",
+                "p of delta_bulk_ks under Gaussian entries: small where the rest of ΔW is not noise either.",
+            ),
             ("delta_alpha", "", "Power-law exponent of the spectrum of ΔW."),
             ("alpha_base", "", "Power-law exponent of the base's spectrum."),
             ("alpha_base_low", "", "Lower end of its interval."),
