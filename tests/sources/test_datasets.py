@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.server
 import threading
@@ -11,6 +12,7 @@ import pytest
 
 from querist.errors import CorruptFile, SourceNotFound, UnknownName
 from querist.sources.datasets import registry
+from querist.sources.datasets.bundled_subset import TEST, TRAIN, stratified_rows
 from querist.sources.datasets.fetch import fetch
 from querist.sources.datasets.matrices import gaussian, inverse_wishart, low_rank, pareto_entries, spiked
 from querist.sources.datasets.registry import BUNDLED, DATA_SETS, DataSet, locate, places
@@ -119,3 +121,20 @@ def test_generated_matrices_are_what_they_say():
     assert 1 / np.log(tail).mean() == pytest.approx(1.5, rel=0.02)
     assert inverse_wishart(120, 60).shape == (120, 60)
     assert np.array_equal(gaussian(8, 9, seed=3), gaussian(8, 9, seed=3))
+
+
+def test_the_bundled_pictures_are_drawn_from_the_whole_set_as_they_say():
+    with np.load(locate("fashion-mnist-small"), allow_pickle=False) as small:
+        bundled = {name: small[name] for name in small.files}
+    for part, n, source in (("train", TRAIN, "train"), ("test", TEST, "t10k")):
+        x, y = bundled[f"x_{part}"], bundled[f"y_{part}"]
+        assert x.shape == (n, 28, 28)
+        assert x.dtype == y.dtype == np.uint8
+        assert np.array_equal(np.bincount(y), np.full(10, n // 10))
+        whole = [places(DATA_SETS[f"fashion-mnist-{source}-{what}"]).get("folder") for what in ("images", "labels")]
+        if None not in whole:
+            images, labels = (gzip.decompress(path.read_bytes()) for path in whole)
+            labels = np.frombuffer(labels, np.uint8, offset=8)
+            rows = stratified_rows(labels, n, part=part)
+            assert np.array_equal(y, labels[rows])
+            assert np.array_equal(x, np.frombuffer(images, np.uint8, offset=16).reshape(-1, 28, 28)[rows])

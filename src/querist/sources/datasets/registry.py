@@ -56,6 +56,7 @@ _RESNET_URL = "https://github.com/akamaster/pytorch_resnet_cifar10/raw/d5489e899
 _FASHION_URL = (
     "https://github.com/zalandoresearch/fashion-mnist/raw/b2617bb6d3ffa2e429640350f613e3291e10b141/data/fashion/"
 )
+_MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 
 _ALL = (
     DataSet(
@@ -127,6 +128,48 @@ _ALL = (
             ("t10k", "images", "idx3", 4_422_079, "cc1d090a38ace84dfa1aa66e3ada7c336ef481a96936906477e6dd344da56eaa"),
             ("t10k", "labels", "idx1", 5_125, "8d3605d196f4be44669e46906da9733c8131fef761fdbfec72c424d5222f1a05"),
         )
+    ),
+    DataSet(
+        "fashion-mnist-small",
+        "Fashion-MNIST, 2,000 training and 1,000 test pictures, the same number of each class, a numpy archive.",
+        "MIT",
+        1_327_125,
+        "a557eea700ef1c241531b652b4b770ff1d63631d48ab6e35574e9c19ab104121",
+        bundled="fashion-mnist-small.npz",
+    ),
+    DataSet(
+        "mnist-t10k-images",
+        "MNIST, test images: 28 x 28 grey pictures of handwritten digits, idx format, gzipped.",
+        "CC-BY-SA-3.0 as commonly redistributed",
+        1_648_877,
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        file="features/mnist-t10k-images-idx3-ubyte.gz",
+        url=_MNIST_URL + "t10k-images-idx3-ubyte.gz",
+    ),
+    DataSet(
+        "mnist-t10k-labels",
+        "MNIST, test labels, idx format, gzipped.",
+        "CC-BY-SA-3.0 as commonly redistributed",
+        4_542,
+        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        file="features/mnist-t10k-labels-idx1-ubyte.gz",
+        url=_MNIST_URL + "t10k-labels-idx1-ubyte.gz",
+    ),
+    DataSet(
+        "cifar10-jpeg-test",
+        "CIFAR-10, the 10,000 test pictures as lossy JPEG files joined in one numpy archive.",
+        "none stated; research use (A. Krizhevsky)",
+        9_300_418,
+        "75bb2c30173a0bc5831f2c08ed1d0427feb9e7a0fa45b7371532cf1613b86225",
+        file="features/cifar10-jpeg-test10000.npz",
+    ),
+    DataSet(
+        "cifar10-jpeg-train",
+        "CIFAR-10, the first 500 training pictures of each class as lossy JPEG files joined in one numpy archive.",
+        "none stated; research use (A. Krizhevsky)",
+        4_654_877,
+        "a08e6abebab67ec3b153d4e18669a184ad1d080e2f360e1c0d510407cf1b4015",
+        file="features/cifar10-jpeg-train5000.npz",
     ),
 )
 
