@@ -60,9 +60,11 @@ def judge(tables: Mapping[str, pl.DataFrame], size: Size) -> Judgement:
     sides: list[bool | None] = []
     told = []
     for method in METHODS:
-        mine = accuracy.filter(pl.col("method") == method).pivot("arm", index="repeat", values="accuracy").sort("repeat")
-        for arm in ("uniform", "advised", "permuted", f"advised{OWN}"):
-            numbers.append(number(f"{method}: accuracy, {arm}", interval(mine[arm].to_numpy())))
+        mine = (
+            accuracy.filter(pl.col("method") == method).pivot("arm", index="repeat", values="accuracy").sort("repeat")
+        )
+        arms = ("uniform", "advised", "permuted", f"advised{OWN}")
+        numbers += [number(f"{method}: accuracy, {arm}", interval(mine[arm].to_numpy())) for arm in arms]
         gains = {
             what: interval(mine[left].to_numpy() - mine[right].to_numpy())
             for what, left, right in (

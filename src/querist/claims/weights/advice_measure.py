@@ -207,7 +207,9 @@ def _pruned(net: nn.Sequential, target: float, x: Tensor, y: Tensor) -> list[tup
     plain = tails(net, own=False)[:-1]
     uniform = accuracy(prune(net, {layer.name: target for layer in plain}), x, y)
     orders = itertools.islice(itertools.permutations(range(len(plain))), 1, None)
-    shuffled = [scored([_with_exponent(layer, plain[i]) for layer, i in zip(plain, order, strict=True)]) for order in orders]
+    shuffled = [
+        scored([_with_exponent(layer, plain[i]) for layer, i in zip(plain, order, strict=True)]) for order in orders
+    ]
     return [
         ("uniform", uniform, [target] * len(plain)),
         ("advised", *scored(plain)),

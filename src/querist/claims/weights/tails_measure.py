@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from querist.errors import NumericalFailure
+from querist.errors import BadValues, NumericalFailure
 from querist.statistics import stream
 from querist.weights.fits import PLFit, fit_powerlaw, hill_exponent
 from querist.weights.laboratory import State, device_for, draw_problem, scores, train
@@ -52,7 +52,7 @@ def _trajectory(payload: Mapping[str, Any], seed: int, device: str) -> list[dict
     rows = [_spectrum(state, payload) for state in states]
     end, last = states[-1], rows[-1]
     last["last"] = True
-    if not end.finite:
+    if not last["finite"]:
         return rows
     both = scores(end.W, problem, payload["ridge"])
     last |= {f"refit_test_{scale}": found.refit_test for scale, found in both.items()}
@@ -75,7 +75,10 @@ def _spectrum(state: State, payload: Mapping[str, Any]) -> dict[str, Any]:
     }
     if not state.finite:
         return row
-    evals = esd(state.W).evals
+    try:
+        evals = esd(state.W).evals
+    except BadValues:  # entries whose squares leave the range of float64
+        return row | {"finite": False}
     return row | {"lambda1": float(evals[-1]), "alpha_hill": hill_exponent(evals[evals > 0])[0]}
 
 
