@@ -32,9 +32,9 @@ LEDGER = TableSpec(
         Column(
             "null", "float", "What it would be if there were nothing to find, or the bound that it is held against."
         ),
+        Column("because", "str", "Why, in one sentence with the numbers."),
         Column("p", "float", "The p value that the verdict was taken from, where the rule is a test."),
         Column("unit", "str", "Unit of the estimate."),
-        Column("because", "str", "Why, in one sentence with the numbers."),
         Column("source", "str", "paper, ours or literature: who makes the claim."),
         Column("size", "str", "small or full."),
         Column("seeds", "int", "Repetitions."),

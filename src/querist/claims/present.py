@@ -34,8 +34,8 @@ def lay_out(
     for claim, row in zip(claims, rows, strict=True):
         sections.append(
             Section(
-                claim.id,
-                words=_words(claim, row, size),
+                f"{claim.id}: {row.verdict}",
+                words=_words(claim, size),
                 findings=(("*", claim.id),),
                 figures=tuple(figure.name for figure in drawn.get(claim.id, ())),
                 tables=(claim.name,) if claim.name in tables else (),
@@ -48,13 +48,11 @@ def lay_out(
     return Layout(title, LEAD, tuple(sections), shown, tuple(claim.question for claim in claims))
 
 
-def _words(claim: Claim, row: LedgerRow, size: str) -> tuple[str, ...]:
-    verdict = {"holds": "It holds", "fails": "It fails", "cannot say": "It cannot be told"}[row.verdict]
+def _words(claim: Claim, size: str) -> tuple[str, ...]:
     return (
         f"Claim: {claim.statement}",
         f"Source: {SOURCES[claim.source]}; {claim.reference}",
         f"Protocol: {claim.protocol}",
         f"Rule, fixed before the run: {claim.rule}",
         f"Numbers of size {size}: {claim.sizes[size].told()}.",
-        f"{verdict} at this size: {row.because}",
     )

@@ -11,7 +11,7 @@ import polars as pl
 
 from querist.claims.claim import Claim, ClaimVerdict, Family, Judgement, Number, Piece, Size, family_table
 from querist.claims.weights.rules import Interval, above, interval, number
-from querist.results.charts import Axes, bars
+from querist.results.charts import Axes, Mark, by_depth
 from querist.results.figure import Figure
 from querist.results.table import Column
 
@@ -60,9 +60,7 @@ def judge(tables: Mapping[str, pl.DataFrame], size: Size) -> Judgement:
     sides: list[bool | None] = []
     told = []
     for method in METHODS:
-        mine = (
-            accuracy.filter(pl.col("method") == method).pivot("arm", index="repeat", values="accuracy").sort("repeat")
-        )
+        mine = _accuracies(accuracy, method)
         arms = ("uniform", "advised", "permuted", f"advised{OWN}")
         numbers += [number(f"{method}: accuracy, {arm}", interval(mine[arm].to_numpy())) for arm in arms]
         gains = {
@@ -94,6 +92,11 @@ def judge(tables: Mapping[str, pl.DataFrame], size: Size) -> Judgement:
     return Judgement(verdict, least.estimate, least.low, least.high, 0.0, because, numbers=tuple(numbers))
 
 
+def _accuracies(advised: pl.DataFrame, method: str) -> pl.DataFrame:
+    """One row per seed, one column per arm."""
+    return advised.filter(pl.col("method") == method).pivot("arm", index="repeat", values="accuracy").sort("repeat")
+
+
 def _points(gain: Interval | None) -> str:
     if gain is None:
         return "an unknown amount"
@@ -101,20 +104,21 @@ def _points(gain: Interval | None) -> str:
 
 
 def _draw(tables: Mapping[str, pl.DataFrame], size: Size) -> Iterator[Figure]:
-    labels, middle, low, high = [], [], [], []
+    labels, gains = [], []
     for method in METHODS:
-        for arm in ("uniform", "advised", "permuted", f"advised{OWN}"):
-            rows = tables["advised"].filter((pl.col("method") == method) & (pl.col("arm") == arm))
-            values = rows["accuracy"].to_numpy()
+        mine = _accuracies(tables["advised"], method)
+        for arm in ("advised", "permuted", f"advised{OWN}"):
+            gain = interval(mine[arm].to_numpy() - mine["uniform"].to_numpy())
             labels.append(f"{method}: {arm}")
-            middle.append(float(values.mean()) if values.size else np.nan)
-            low.append(float(values.min()) if values.size else np.nan)
-            high.append(float(values.max()) if values.size else np.nan)
-    data, layout = bars({"test accuracy": middle}, labels, Axes("", "test accuracy"), low=low, high=high)
+            gains.append(gain or Interval(np.nan, np.nan, np.nan, 0))
+    middle, low, high = ([getattr(gain, name) for gain in gains] for name in ("estimate", "low", "high"))
+    axes = Axes("", "test accuracy less that of uniform")
+    data, layout = by_depth({"gain": middle}, labels, axes, low=low, high=high, marks=[Mark("uniform", 0.0, "y")])
     yield Figure(
-        "advice-helps.accuracy",
-        "Test accuracy by arm",
-        "Mean over seeds; whiskers are the range between them, which is wider than that of the paired differences in the table.",
+        "advice-helps.gains",
+        "What each arm gains over uniform",
+        "Mean of the paired differences over seeds with its 95 % interval. Advice helps where the advised arm lies above 0 and above "
+        "the permuted one.",
         data,
         layout,
         "advised",
@@ -136,8 +140,8 @@ HELPS = Claim(
     "the arm in which layers at their null are left alone, which the rule does not look at.",
     rule="Paired differences of test accuracy over seeds. Holds where for both methods the intervals of advised less uniform and of "
     "advised less permuted lie above 0. Fails where any of the four lies wholly below 0. Else it cannot be told.",
-    unit="test accuracy, advised less uniform, of the method that gains less",
-    null="0",
+    unit="gain in accuracy",
+    null="0; the estimate is that of the method that gains less over uniform",
     sizes={
         "small": Size(
             5,

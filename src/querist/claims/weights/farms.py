@@ -129,7 +129,7 @@ UNBIASED = Claim(
     "pooled spectra of square windows, the widest that fit. The spread is the largest less the smallest mean over aspect ratios.",
     rule="Holds where the spread of FARMS is below a quarter of the spread of plain Hill with its whole jackknife interval over seeds; "
     "fails where the whole interval lies above; else it cannot be told.",
-    unit="spread of FARMS over spread of Hill",
+    unit="ratio of spreads",
     null="0.25, the bound that the rule sets; 1 where FARMS changes nothing",
     sizes={
         "small": Size(10, {"side": 400, "ratios": _RATIOS}),

@@ -94,8 +94,8 @@ SCALING = Claim(
     "bisection on a logarithmic scale, from the same wide bracket for every d. Within each seed the slope of log η_c on log d.",
     rule="Holds where with both optimisers the interval of the slope over seeds lies within ±.15 of the prediction (1, −1/2) and excludes "
     "the other's. Fails where with either the interval lies wholly outside ±.15. Else it cannot be told.",
-    unit="slope less its prediction, of the optimiser that is farther off",
-    null="0",
+    unit="slope less prediction",
+    null="0; the estimate is that of the optimiser that is farther off",
     sizes={
         "small": Size(5, {**_SMALL, "sides": (100, 200, 400, 800), "precision": 1.03}),
         "full": Size(5, {**_SMALL, "sides": (100, 141, 200, 283, 400, 566, 800), "precision": 1.01}),
@@ -118,8 +118,8 @@ ALIGNED = Claim(
     "and its mean at 2η_c is within 20 % of the prediction. Fails where with either it passes in fewer than half of the seeds at "
     "2η_c, or in more than half at ½η_c, or the interval of its mean over the prediction lies wholly outside 1 ± .2. Else it cannot be "
     "told.",
-    unit="mean |v₁ᵀβ*| at 2η_c over its prediction, of the optimiser that is farther off",
-    null="1",
+    unit="ratio to prediction",
+    null="1; the estimate is that of the optimiser that is farther off",
     sizes={
         "small": Size(10, {**_SMALL, "multiples": (0.5, 2.0)}),
         "full": Size(5, {**_FULL, "multiples": (0.5, 2.0)}),
@@ -139,8 +139,8 @@ PREDICTED = Claim(
     protocol="One full-batch step at five multiples of the predicted critical rate with each optimiser; observed over predicted λ₁.",
     rule="Holds where each optimiser's mean ratio, over rates and seeds, lies within 1 ± .1 with its interval over seeds; fails where "
     "either's interval lies wholly outside; else it cannot be told.",
-    unit="observed over predicted λ₁, of the optimiser that is farther off",
-    null="1",
+    unit="ratio to prediction",
+    null="1; the estimate is that of the optimiser that is farther off",
     sizes={
         "small": Size(10, {**_SMALL, "multiples": _MULTIPLES[1:]}),
         "full": Size(5, {**_FULL, "multiples": _MULTIPLES[1:]}),

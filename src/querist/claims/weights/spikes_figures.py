@@ -84,7 +84,7 @@ def spike_predicted(tables: Tables, size: Size) -> Iterator[Figure]:
         mine = rows.filter(pl.col("optimizer") == optimizer)
         hover = [f"{row['multiple']:g} η_c, seed {row['repeat']}" for row in mine.iter_rows(named=True)]
         groups[optimizer] = (mine["lambda_predicted"].to_numpy(), mine["lambda1"].to_numpy(), hover)
-    data, layout = scatter(groups, Axes("predicted λ₁", "observed λ₁", log="xy", square=True), identity=True)
+    data, layout = scatter(groups, Axes("predicted λ₁", "observed λ₁", log="xy"), identity=True)
     yield Figure(
         "spike-predicted.lambda",
         "Observed and predicted largest eigenvalue",

@@ -161,7 +161,7 @@ def tail_from_spike(tables: Mapping[str, pl.DataFrame], size: Size) -> Judgement
         verdict = "fails"
     because = (
         f"Of {len(found)} runs that end in a tail, {100 * observed:.3g} % have the spike first and {at_once} jump at the first step; "
-        f"the update's energy in the bulk lies {_told(excess)} above its null and changes by {_told(slope)} per step."
+        f"the share of the update's energy in the bulk less its null is {_told(excess)} and changes by {_told(slope)} per step."
     )
     low, high = (None, None) if first is None else (first.low, first.high)
     return Judgement(verdict, observed, low, high, SHARE, because, numbers=tuple(numbers))
