@@ -249,15 +249,9 @@ def test_the_small_ledger(tmp_path):
     assert verdicts["weights.spike-aligned"] == "holds"
     assert verdicts["weights.tail-generalises"] == "fails"
     assert verdicts["weights.tail-without-noise"] != "holds"
-    hill = {
-        (row["optimizer"], row["eta"]): row["alpha_hill"]
-        for row in ledger.results["weights"]
-        .trajectories.filter(ledger.results["weights"].trajectories["last"])
-        .group_by("optimizer", "eta")
-        .mean()
-        .select("optimizer", "eta", "alpha_hill")
-        .to_dicts()
-    }
+    rows = ledger.results["weights"].trajectories
+    rows = rows.filter(rows["last"]).select("optimizer", "eta", "alpha_hill").group_by("optimizer", "eta").mean()
+    hill = {(row["optimizer"], row["eta"]): row["alpha_hill"] for row in rows.to_dicts()}
     # Measured independently, ten seeds: mean of Hill's exponent with half the range between seeds.
     for place, (mean, half) in {
         ("gd", 400.0): (2.223, 0.15),

@@ -38,9 +38,7 @@ LEDGER = TableSpec(
         Column("source", "str", "paper, ours or literature: who makes the claim."),
         Column("size", "str", "small or full."),
         Column("seeds", "int", "Repetitions."),
-        Column(
-            "seconds", "float", "Time that the claim's pieces took on one core, those that it shares included.", "s"
-        ),
+        Column("seconds", "float", "Time of the claim's pieces added up, those that it shares included.", "s"),
     ),
     ("id",),
 )

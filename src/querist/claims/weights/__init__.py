@@ -2,4 +2,6 @@
 
 from querist.claims.weights import advice, farms, spikes, tails
 
+__all__ = ["CLAIMS"]
+
 CLAIMS = (*tails.TAILS[:1], *spikes.SPIKES[:2], *tails.TAILS[1:], *spikes.SPIKES[2:], *farms.FARMS, *advice.ADVICE)
