@@ -10,6 +10,10 @@ import inspect
 import io
 from pathlib import Path
 
+from querist.claims import ledger as claims_ledger
+from querist.claims.claim import SOURCES
+from querist.claims.configs import SIZES, ClaimsConfig
+from querist.claims.registry import every_claim
 from querist.cli import ROOMS, app
 from querist.results.question import Question
 from querist.results.table import TableSpec
@@ -22,12 +26,14 @@ SHARED = (
     "querist.training.adapters",
     "querist.training.losses",
     "querist.errors",
+    "querist.claims",
 )
 
 
 def pages() -> dict[str, str]:
     """File name to content of every reference page."""
-    return {"commands.md": commands(), "api.md": api(), **{f"{room}.md": room_page(room) for room in ROOMS}}
+    rooms = {f"{room}.md": room_page(room) for room in ROOMS}
+    return {"commands.md": commands(), "api.md": api(), "claims.md": claims_page(), **rooms}
 
 
 def commands() -> str:
@@ -82,29 +88,48 @@ def room_page(room: str) -> str:
     for name in configs.__all__:
         config = getattr(configs, name)
         if inspect.isclass(config):
-            parts += [
-                f"### {name}",
-                "",
-                inspect.getdoc(config) or "",
-                "",
-                "| field | default | meaning |",
-                "| --- | --- | --- |",
-            ]
-            for field, info in config.model_fields.items():
-                parts.append(f"| `{field}` | `{info.default!r}` | {cell(info.description or '')} |")
-            parts.append("")
+            parts += options(name, config)
     parts += ["## Tables", ""]
     for table in members(f"querist.{room}.tables", TableSpec):
-        parts += [
-            f"### {table.name}",
-            "",
-            table.meaning,
-            "",
-            "| column | kind | unit | meaning |",
-            "| --- | --- | --- | --- |",
-        ]
-        parts += [f"| `{c.name}` | {c.kind} | {c.unit} | {cell(c.meaning)} |" for c in table.columns]
+        parts += columns(table)
+    return "\n".join(parts)
+
+
+def options(name: str, config: type) -> list[str]:
+    """A config's fields."""
+    head = [f"### {name}", "", inspect.getdoc(config) or "", "", "| field | default | meaning |", "| --- | --- | --- |"]
+    fields = config.model_fields.items()  # type: ignore[attr-defined]
+    return [*head, *(f"| `{field}` | `{i.default!r}` | {cell(i.description or '')} |" for field, i in fields), ""]
+
+
+def columns(table: TableSpec) -> list[str]:
+    """A table's columns."""
+    head = [
+        f"### {table.name}",
+        "",
+        table.meaning,
+        "",
+        "| column | kind | unit | meaning |",
+        "| --- | --- | --- | --- |",
+    ]
+    return [*head, *(f"| `{c.name}` | {c.kind} | {c.unit} | {cell(c.meaning)} |" for c in table.columns), ""]
+
+
+def claims_page() -> str:
+    """Every claim with its source, protocol, rule and sizes; the options and the tables of a ledger."""
+    parts = ["# Claims: what is claimed, how it is tested, by which rule", ""]
+    for claim in every_claim().values():
+        parts += [f"## {claim.id}", "", claim.statement, ""]
+        parts += [f"- Source: {SOURCES[claim.source]}; {claim.reference}", f"- Protocol: {claim.protocol}"]
+        parts += [f"- Rule: {claim.rule}", f"- Estimate: {claim.unit}; null: {claim.null}"]
+        parts += [f"- {size}: {claim.sizes[size].told()}" for size in SIZES]
         parts.append("")
+    parts += ["## Options", "", *options("ClaimsConfig", ClaimsConfig), "## Tables", ""]
+    for table in (claims_ledger.LEDGER, claims_ledger.PIECES):
+        parts += columns(table)
+    families = {claim.family.name: claim.family for claim in every_claim().values()}
+    for table in {table.name: table for family in families.values() for table in family.tables}.values():
+        parts += columns(table)
     return "\n".join(parts)
 
 

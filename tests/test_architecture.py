@@ -31,6 +31,7 @@ def imported_after(code: str) -> set[str]:
         "from querist import Result",
         *[f"import querist.{room}" for room in ROOMS],
         *[f"import querist.{room}.commands, querist.{room}.questions, querist.{room}.tables" for room in ROOMS],
+        "import querist.claims.commands; from querist.claims.registry import every_claim; every_claim()",
         "import querist.reports.page, querist.reports.index, querist.reports.compare",
     ],
 )

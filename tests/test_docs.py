@@ -62,6 +62,14 @@ def test_the_rooms_page_explains_every_question(room):
         assert f"`{question.id}`" in text
 
 
+def test_the_claims_page_explains_every_claim():
+    from querist.claims.registry import every_claim
+
+    text = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
+    for claim in every_claim():
+        assert f"`{claim}`" in text
+
+
 def test_links_between_pages_lead_somewhere():
     pages_and_readme = [
         *(ROOT / "docs").rglob("*.md"),

@@ -31,6 +31,9 @@ for _room, _question in ROOMS.items():
 app.command(
     "querist.demo.commands:demo", name="demo", help="Ask every question of bundled inputs; opens one index page."
 )
+app.command(
+    "querist.claims.commands:claims", name="claims", help="Test the claims that the rooms rest on; print the ledger."
+)
 app.command("querist.reports.commands:report", name="report", help="Draw the report of a run folder again.")
 app.command("querist.reports.commands:runs", name="runs", help="One page over all run folders below a folder.")
 app.command("querist.sources.datasets.commands:app", name="data", help="Registered data sets: list them, fetch one.")

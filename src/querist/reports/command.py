@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from cyclopts import Parameter
 
 from querist.results import gates
+from querist.results.finding import Finding
 from querist.runs.study import Study, StudyConfig
 
-if TYPE_CHECKING:
-    from querist.reports.result import Result
-
-__all__ = ["EXIT_GATE", "CommonOptions", "carry_out"]
+__all__ = ["EXIT_GATE", "CommonOptions", "Told", "carry_out", "closing_words", "default_folder"]
 
 EXIT_GATE = 3
 
@@ -52,7 +50,7 @@ def carry_out(study: Study[Any], config: StudyConfig, common: CommonOptions) -> 
     from querist.reports.ask import ask
 
     wanted = gates.parse(common.fail_if, study.questions, study.room)
-    out = common.out or _default_folder(study.room, study.command)
+    out = common.out or default_folder(study.room, study.command)
     result = ask(
         study,
         config,
@@ -66,12 +64,13 @@ def carry_out(study: Study[Any], config: StudyConfig, common: CommonOptions) -> 
     if common.json:
         sys.stdout.write(json.dumps(result.summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     if not common.quiet:
-        for line in _closing_words(result, out, outcomes):
+        for line in closing_words(result, out, outcomes):
             sys.stderr.write(line + "\n")
     return EXIT_GATE if any(outcome.tripped for outcome in outcomes) else 0
 
 
-def _default_folder(room: str, command: str) -> Path:
+def default_folder(room: str, command: str) -> Path:
+    """A folder below `runs` that is not there yet."""
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     folder = Path("runs") / f"{room}-{command}-{stamp}"
     for number in range(2, 100):
@@ -81,7 +80,22 @@ def _default_folder(room: str, command: str) -> Path:
     return folder
 
 
-def _closing_words(result: Result, out: Path, outcomes: Iterable[gates.Outcome]) -> Iterable[str]:
+class Told(Protocol):
+    """What closing words are made of: a result, or several together."""
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """Its findings."""
+        ...
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Its warnings."""
+        ...
+
+
+def closing_words(result: Told, out: Path, outcomes: Iterable[gates.Outcome]) -> Iterable[str]:
+    """What a command ends with on standard error: verdicts by question, warnings, gates, where the report lies."""
     verdicts: dict[str, dict[str, int]] = {}
     for finding in result.findings:
         counts = verdicts.setdefault(finding.question, {"yes": 0, "no": 0, "cannot say": 0})

@@ -24,6 +24,7 @@ _PACKAGES = ("querist", "torch", "numpy", "scipy", "scikit-learn", "polars", "py
 
 def header(study: Study[Any], config: StudyConfig, engine: str, inputs: Mapping[str, str]) -> dict[str, Any]:
     """The content of run.json at a run's beginning."""
+    argv = study.argv(config)
     return {
         "schema": SCHEMA,
         "room": study.room,
@@ -33,6 +34,7 @@ def header(study: Study[Any], config: StudyConfig, engine: str, inputs: Mapping[
         "status": "running",
         "seed": config.seed,
         "config": plain(config.model_dump(mode="json")),
+        **({} if argv is None else {"argv": list(argv)}),
         "engine": engine,
         "started": now(),
         "finished": None,

@@ -120,6 +120,10 @@ class Study(Generic[C]):
         """Name to content fingerprint of everything read: what a resumed run must find unchanged."""
         return {}
 
+    def argv(self, config: C) -> Sequence[str] | None:
+        """The words after `querist` that ask the same again, where they are not made of room, command and config."""
+        return None
+
     def portable(self, config: C, folder: Path) -> Study[C]:
         """A study equal to this one that needs nothing from this process's memory."""
         return self
