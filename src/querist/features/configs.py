@@ -1,0 +1,136 @@
+"""What each command of the room can be told; imports neither torch nor scipy."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from querist.runs.study import StudyConfig
+
+__all__ = ["CaptureOptions", "CompareConfig", "CompareOptions", "listed"]
+
+Normalise = Literal["none", "iso", "unit", "whiten"]
+Distance = Literal["sliced", "per-unit", "max-sliced", "gaussian", "spectrum", "sinkhorn", "otdd"]
+
+
+def listed(value: Any) -> Any:
+    """One value, several divided by commas, or a list of such, as a tuple."""
+    items = value if isinstance(value, list | tuple) else () if value is None else (value,)
+    split = (item.split(",") if isinstance(item, str) else [item] for item in items)
+    parts = (part.strip() if isinstance(part, str) else part for group in split for part in group)
+    return tuple(part for part in parts if part != "")
+
+
+class CaptureOptions(StudyConfig):
+    """What is captured, of which layers and pictures; every command that reads activations takes them."""
+
+    layers: str = Field(
+        default="preactivation",
+        min_length=1,
+        description="preactivation, blocks, logits, or patterns of layer names, by commas.",
+    )
+    reduce: str = Field(
+        default="mean",
+        description="From a value to rows: mean over space or tokens, sites:k random places, cls, last, flat (with proj-dim).",
+    )
+    n: int = Field(default=2000, ge=1, description="Rows of each data set, chosen by a seeded hash of their ids.")
+    batch_size: int = Field(default=128, ge=1, description="Rows that go through a network at once.")
+    proj_dim: int | None = Field(
+        default=None,
+        ge=1,
+        le=2048,
+        description="Layers with more units are projected by a fixed random matrix to so many.",
+    )
+    max_bytes: int | None = Field(
+        default=None, ge=1, description="Bound on the memory of a capture; none: a quarter of what is free."
+    )
+    spill: bool = Field(
+        default=False, description="Keep captured rows in files from the first, which then do not count."
+    )
+    size: tuple[int, ...] = Field(
+        default=(), max_length=2, description="Side of the pictures in pixels, or height,width; none: as they are."
+    )
+    channels: Literal[1, 3] | None = Field(
+        default=None, description="3 repeats grey pictures, 1 turns colour into luminance; none: as they are."
+    )
+    mean: tuple[float, ...] = Field(default=(), description="Mean of each channel, in units of 0..1, by commas.")
+    std: tuple[float, ...] = Field(default=(), description="Standard deviation of each channel, by commas.")
+    pad: bool = Field(default=False, description="Frame smaller pictures with black instead of scaling them.")
+    tokenizer: str | None = Field(
+        default=None, description="For texts: package.module:factory of a function from a list of texts to tensors."
+    )
+
+    @field_validator("size", "mean", "std", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return listed(value)
+
+
+class CompareOptions(CaptureOptions):
+    """Options of `features compare`."""
+
+    random_nets: int = Field(
+        default=0,
+        ge=0,
+        le=999,
+        description="Networks of the same architecture with random weights: the null of consistency.",
+    )
+    against: str | None = Field(
+        default=None, description="A second network of the same lineage, such as a fine-tuned one: a MODEL address."
+    )
+    normalise: Normalise = Field(
+        default="iso", description="Fitted on the source alone: none, iso (one scale), unit (each unit), whiten."
+    )
+    distance: Distance = Field(default="sliced", description="The distance of the gaps.")
+    p: float = Field(default=2.0, ge=1, lt=float("inf"), description="Order of the Wasserstein distance.")
+    epsilon: float | None = Field(
+        default=None, gt=0, description="Of the Sinkhorn divergence, in squared units; none: a tenth of the mean cost."
+    )
+    projections: int = Field(default=500, ge=1, description="Directions of a sliced distance; below 30 it is told.")
+    splits: int = Field(default=50, ge=2, description="Draws of two parts of the source and one of the target.")
+    permutations: int = Field(default=199, ge=1, description="Relabellings of images; p is at least 1/(1 + B).")
+    level: float = Field(default=0.05, gt=0, lt=1, description="Family-wise level of the tests.")
+    margin: float = Field(
+        default=0.1,
+        gt=0,
+        lt=float("inf"),
+        description="A gap whose upper end is below it is too small to matter, in units of z.",
+    )
+    evolution: Literal["pooled", "joint", "spectrum"] = Field(
+        default="pooled",
+        description="Distance between neighbouring layers: pooled values (any widths), joint (equal widths), spectrum.",
+    )
+    paired: Literal["auto", "yes", "no"] = Field(
+        default="auto",
+        description="Whether equal ids are the same thing twice (clean and changed copies): labels are then swapped within "
+        "pairs. auto: where both sets come from one source.",
+    )
+    probe: bool = Field(
+        default=True, description="Accuracy of a linear probe of each layer, where the target has labels."
+    )
+    class_gaps: bool = Field(
+        default=True, description="Also the gap of each class, where both sets share names of classes."
+    )
+    reference: str | None = Field(default=None, description="Compare with this reference file in place of source data.")
+    save_reference: str | None = Field(default=None, description="Write what the source's layers hold to this file.")
+    looks: int = Field(
+        default=1, ge=1, description="How often a reference will be looked at: the level is divided by it (Bonferroni)."
+    )
+
+
+class CompareConfig(CompareOptions):
+    """What a comparison is told: its network, its data and its options."""
+
+    model: str = Field(default="", description="The network: a MODEL address, or what one in memory was called.")
+    source: str = Field(
+        default="", description="The data it is known on: a DATA address, or what data in memory were called."
+    )
+    target: tuple[str, ...] = Field(
+        default=(), description="New data: DATA addresses; the option may be given several times."
+    )
+
+    @field_validator("target", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value

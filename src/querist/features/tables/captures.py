@@ -1,0 +1,56 @@
+"""Tables that every command with captures has: what was captured, where it lies, what was passed over."""
+
+from __future__ import annotations
+
+from querist.results.table import Column, TableSpec
+
+__all__ = ["CAPTURES", "LAYERS", "PASSED_OVER"]
+
+LAYERS = TableSpec(
+    name="layers",
+    meaning="One row per network, data set and captured layer, in forward order.",
+    key=("model", "data", "layer"),
+    columns=(
+        Column("model", "str", "Which network: model, against, or what it was called."),
+        Column("data", "str", "Which data set."),
+        Column("layer", "str", "Name of the layer; <input> is the flattened input."),
+        Column("index", "int", "Place in forward order; 0 is the input."),
+        Column("kind", "str", "preactivation, block, output, logits or input."),
+        Column("width", "int", "Units before a projection."),
+        Column("reduction", "str", "How a value became rows."),
+        Column(
+            "dropped_units", "int", "Units that the normalisation leaves out because they are constant over the source."
+        ),
+        Column("n_rows", "int", "Rows that are compared; several for each image where places were taken."),
+        Column("n_images", "int", "Images."),
+    ),
+)
+
+CAPTURES = TableSpec(
+    name="captures",
+    meaning="One row per network and data set: where its captured rows lie, and what they cost.",
+    key=("model", "data"),
+    columns=(
+        Column("model", "str", "Which network: model, against, or what it was called."),
+        Column("data", "str", "Which data set."),
+        Column("path", "str", "Folder of the captured rows."),
+        Column("n", "int", "Images that were read."),
+        Column("ids_hash", "str", "Hash of the ids of the images."),
+        Column("found", "int", "Layers that were asked for."),
+        Column("captured", "int", "Layers that were captured."),
+        Column("bytes_bound", "int", "Memory that was computed beforehand.", "bytes"),
+        Column("bytes_peak", "int", "Memory that was measured, where the system tells it.", "bytes"),
+        Column("notes", "list[str]", "What a user should be told."),
+        Column("seconds", "float", "Time of the capture.", "s"),
+    ),
+)
+
+PASSED_OVER = TableSpec(
+    name="passed_over",
+    meaning="What was not measured, and why: layers, images, classes.",
+    columns=(
+        Column("model", "str", "Which network."),
+        Column("what", "str", "Layer, image, class or measure."),
+        Column("reason", "str", "Why it was passed over."),
+    ),
+)
