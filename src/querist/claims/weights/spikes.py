@@ -137,8 +137,8 @@ PREDICTED = Claim(
     source="ours",
     reference="the theory of one step in the documentation of the weights room.",
     protocol="One full-batch step at five multiples of the predicted critical rate with each optimiser; observed over predicted λ₁.",
-    rule="Holds where each optimiser's mean ratio, over rates and seeds, lies within 1 ± .1 with its interval over seeds; fails where "
-    "either's interval lies wholly outside; else it cannot be told.",
+    rule="Holds where each optimiser's mean ratio, over rates and seeds, lies within 1 ± .1; fails where either's interval over "
+    "seeds lies wholly outside; else it cannot be told.",
     unit="ratio to prediction",
     null="1; the estimate is that of the optimiser that is farther off",
     sizes={
