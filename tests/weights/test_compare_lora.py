@@ -75,6 +75,7 @@ def test_an_adapter_against_dense_algebra(tmp_path):
     u, s, vh = np.linalg.svd(D, full_matrices=False)
     assert (row["method"], row["lora_rank"], row["lora_scale"], row["delta_rank"]) == ("low-rank", R, 2.0, R)
     assert row["delta_norm"] == pytest.approx(np.linalg.norm(D), rel=1e-9)
+    assert row["delta_cosine"] == pytest.approx((D * W).sum() / np.linalg.norm(D) / np.linalg.norm(W), rel=1e-6)
     assert row["delta_spectral"] == pytest.approx(s[0] / S[0], rel=1e-9)
     assert row["overlap_left"] == pytest.approx(((U[:, :8].T @ u[:, :R]) ** 2).sum() / R, rel=1e-6)
     assert row["overlap_right"] == pytest.approx(((Vh[:8] @ vh[:R].T) ** 2).sum() / R, rel=1e-6)
