@@ -11,7 +11,7 @@ import torch
 from tests.harness import check_bad_input, check_level
 from tests.weights.test_compare import because, noise, planted, rows, verdicts
 
-from querist.errors import BadOption, ShapeMismatch, SourceNotFound, UnsupportedFormat
+from querist.errors import BadInput, BadOption, ShapeMismatch, SourceNotFound, UnsupportedFormat
 from querist.reports.ask import ask
 from querist.weights import compare
 from querist.weights.configs import CompareConfig
@@ -265,6 +265,15 @@ def test_an_in_memory_network_tells_its_own_scale(tmp_path):
     assert isinstance(moved.tuned, str)
     again = ask(moved, CompareConfig(), progress=False)
     assert again.tables["layers"].drop("seconds").equals(result.table.drop("seconds"))
+
+
+def test_a_run_is_not_resumed_under_another_scale(tmp_path):
+    base, path = base_network(), folder(tmp_path / "lora", adapter())
+    compare(base, path, out=tmp_path / "run")
+    assert compare(base, path, out=tmp_path / "run", resume=True).summary["n_matched"] == 2
+    (path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": R, "lora_alpha": 99}))
+    with pytest.raises(BadInput, match="adapter_config"):
+        compare(base, path, out=tmp_path / "run", resume=True)
 
 
 def test_bad_adapters(tmp_path):
