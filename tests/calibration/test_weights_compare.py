@@ -28,6 +28,10 @@ def draw(kind: str, rng: np.random.Generator, h: int = 48, d: int = 32) -> tuple
         D = rng.standard_normal((h, 4)) @ rng.standard_normal((4, d))
     elif kind == "spiked base":
         W = W + 12 * np.outer(*(x / np.linalg.norm(x) for x in (rng.standard_normal(h), rng.standard_normal(d))))
+    elif kind == "decay":
+        D = D - 8 * W
+    elif kind == "unrelated":
+        D = 10 * (D - W)
     return torch.from_numpy(W).float(), torch.from_numpy(0.1 * D).float()
 
 
@@ -54,7 +58,9 @@ def test_random_directions_alone_are_no_null_of_uneven_entries(kind, least):
     assert (p <= 0.05).mean() > least
 
 
-@pytest.mark.parametrize("kind", ["normal", "heavy", "own rows", "shared rows", "low rank", "spiked base"])
+@pytest.mark.parametrize(
+    "kind", ["normal", "heavy", "own rows", "shared rows", "low rank", "spiked base", "decay", "unrelated"]
+)
 def test_alignment_is_not_found_where_there_is_none(kind):
     base, tuned = layers(kind, 200)
     said = Counter()

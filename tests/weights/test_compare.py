@@ -166,6 +166,8 @@ def test_numbers_against_dense_algebra():
     assert row["delta_norm"] == pytest.approx(np.linalg.norm(D), rel=1e-6)
     assert row["delta_relative"] == pytest.approx(np.linalg.norm(D) / np.linalg.norm(S), rel=1e-6)
     assert row["delta_spectral"] == pytest.approx(s[0] / S[0], rel=1e-6)
+    cosine = float((D * W.numpy()).sum() / np.linalg.norm(D) / np.linalg.norm(S))
+    assert row["delta_cosine"] == pytest.approx(cosine, rel=1e-5)
     assert row["delta_stable_rank"] == pytest.approx((s**2).sum() / s[0] ** 2, rel=1e-6)
     assert row["overlap_left"] == pytest.approx(((U[:, :5].T @ u[:, :5]) ** 2).sum() / 5, rel=1e-5)
     assert row["overlap_right"] == pytest.approx(((Vh[:5] @ vh[:5].T) ** 2).sum() / 5, rel=1e-5)
@@ -186,6 +188,22 @@ def test_rows_of_different_size_are_no_alignment():
         yes += verdicts(result, "aligned")["w"] == "yes"
     assert yes == 0
     assert "scales of rows and columns" in because(result, "aligned", "w")
+
+
+def test_a_matrix_that_shrank_or_was_replaced_is_not_aligned():
+    """ΔW then holds −W, which lies along W by itself."""
+    W, T = torch.from_numpy(spiked(100, 80, strengths=(6.0, 4.0))), noise(100, 80, seed=4)
+    for tuned, shares in ((T, (1.0, 1.0)), (0.9 * W + 0.03 * T, (0.1, 0.03))):
+        sizes = [share * float(X.norm()) for share, X in zip(shares, (W, T), strict=True)]
+        cosine = -sizes[0] / np.hypot(*sizes)
+        result = compare({"w": W}, {"w": tuned}, k=8)
+        row = rows(result)["w"]
+        assert row["delta_cosine"] == pytest.approx(cosine, abs=0.03)
+        assert row["overlap_p"] < 1e-6 < row["overlap_rest_p"]
+        assert verdicts(result, "aligned")["w"] == "no"
+        assert "shrank or was replaced" in because(result, "aligned", "w")
+    along = W - 0.3 * W + planted(W, 2, 20.0, along=True)
+    assert verdicts(compare({"w": W}, {"w": along}, k=8), "aligned")["w"] == "yes"
 
 
 def test_directions_that_are_avoided_are_told():

@@ -11,7 +11,7 @@ import torch
 from tests.harness import check_bad_input, check_level
 from tests.weights.test_compare import because, noise, planted, rows, verdicts
 
-from querist.errors import BadOption, ShapeMismatch, SourceNotFound, UnsupportedFormat
+from querist.errors import BadInput, BadOption, ShapeMismatch, SourceNotFound, UnsupportedFormat
 from querist.reports.ask import ask
 from querist.weights import compare
 from querist.weights.configs import CompareConfig
@@ -75,6 +75,7 @@ def test_an_adapter_against_dense_algebra(tmp_path):
     u, s, vh = np.linalg.svd(D, full_matrices=False)
     assert (row["method"], row["lora_rank"], row["lora_scale"], row["delta_rank"]) == ("low-rank", R, 2.0, R)
     assert row["delta_norm"] == pytest.approx(np.linalg.norm(D), rel=1e-9)
+    assert row["delta_cosine"] == pytest.approx((D * W).sum() / np.linalg.norm(D) / np.linalg.norm(W), rel=1e-6)
     assert row["delta_spectral"] == pytest.approx(s[0] / S[0], rel=1e-9)
     assert row["overlap_left"] == pytest.approx(((U[:, :8].T @ u[:, :R]) ** 2).sum() / R, rel=1e-6)
     assert row["overlap_right"] == pytest.approx(((Vh[:8] @ vh[:R].T) ** 2).sum() / R, rel=1e-6)
@@ -264,6 +265,15 @@ def test_an_in_memory_network_tells_its_own_scale(tmp_path):
     assert isinstance(moved.tuned, str)
     again = ask(moved, CompareConfig(), progress=False)
     assert again.tables["layers"].drop("seconds").equals(result.table.drop("seconds"))
+
+
+def test_a_run_is_not_resumed_under_another_scale(tmp_path):
+    base, path = base_network(), folder(tmp_path / "lora", adapter())
+    compare(base, path, out=tmp_path / "run")
+    assert compare(base, path, out=tmp_path / "run", resume=True).summary["n_matched"] == 2
+    (path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": R, "lora_alpha": 99}))
+    with pytest.raises(BadInput, match="adapter_config"):
+        compare(base, path, out=tmp_path / "run", resume=True)
 
 
 def test_bad_adapters(tmp_path):

@@ -117,8 +117,9 @@ ALIGNED = Question(
     unit="overlap",
     null="k/side, the overlap of random directions; low and high are its .005 and .995 quantiles",
     rule="Yes where random directions (Beta law, both sides, adjusted over layers) and copies of ΔW with random signs "
-    "both give as much with p ≤ .01; no where p > .05, and where copies with random signs reach it: the scales of rows "
-    "and columns explain it. Without a change beyond rounding: cannot say.",
+    "both give as much with p ≤ .01; no where p > .05, where copies with random signs reach it (the scales of rows and "
+    "columns explain it), and where it is gone without the share of W itself in ΔW (W shrank or was replaced). Without a "
+    "change beyond rounding: cannot say.",
 )
 
 COMPARE_QUESTIONS = (CHANGED, ALIGNED)

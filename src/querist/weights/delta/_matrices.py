@@ -11,7 +11,7 @@ from torch import Tensor
 
 from querist.weights.spectrum import Blocks, row_blocks
 
-__all__ = ["Difference", "frobenius", "subtracted"]
+__all__ = ["Difference", "Remainder", "frobenius", "inner", "subtracted"]
 
 
 def subtracted(tuned: Float[Tensor, "..."], base: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
@@ -42,6 +42,27 @@ class Difference:
             yield subtracted(tuned, base)
 
 
+@dataclass(frozen=True)
+class Remainder:
+    """D − factor·W of one shape [h, d] as row blocks, nothing held beside D and W."""
+
+    D: Tensor | Blocks
+    W: Tensor | Blocks
+    factor: float
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(h, d)."""
+        return tuple(self.D.shape)
+
+    def blocks(self, max_bytes: int) -> Iterator[Tensor]:
+        """Row blocks, in order."""
+        for one, other in _together(row_blocks(self.D), row_blocks(self.W)):
+            step = max(1, max_bytes // (8 * one.shape[1]))
+            for part, share in zip(one.split(step), other.split(step), strict=True):
+                yield part - self.factor * share.to(part.dtype)
+
+
 def _together(first: Iterator[Tensor], second: Iterator[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
     """The rows of two matrices in blocks of equal height, whatever the heights in which they come."""
     one, other = next(first, None), next(second, None)
@@ -59,3 +80,13 @@ def frobenius(W: Float[Tensor, "h d"] | Blocks) -> float:
         step = max(1, (4 << 20) // max(1, block.shape[-1]))
         total += sum(float(part.double().square().sum()) for part in block.split(step))
     return total**0.5
+
+
+def inner(W: Float[Tensor, "h d"] | Blocks, D: Float[Tensor, "h d"] | Blocks) -> float:
+    """⟨W, D⟩_F, summed in float64."""
+    total = 0.0
+    for one, other in _together(row_blocks(W), row_blocks(D)):
+        step = max(1, (4 << 20) // max(1, one.shape[-1]))
+        pieces = zip(one.split(step), other.split(step), strict=True)
+        total += sum(float((a.double() * b.double()).sum()) for a, b in pieces)
+    return total

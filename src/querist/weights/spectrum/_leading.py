@@ -117,8 +117,8 @@ def orthonormal(columns: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
     return Q * torch.where(R.diagonal() < 0, -1.0, 1.0)
 
 
-def leading(W: Float[Tensor, "h d"], k: int, *, seed: int = 0, layer: str = "") -> Triplets:
-    """The k largest triplets of a matrix in memory: from its whole short side if that is small, else by block Lanczos.
+def leading(W: Float[Tensor, "h d"] | Blocks, k: int, *, seed: int = 0, layer: str = "") -> Triplets:
+    """The k largest triplets of a matrix: from its whole short side if that is small, else by block Lanczos.
 
     Lanczos works with products in float32 (float64 where W is stored so) to residuals of 1e-3·λ; its start is drawn from
     `torch_seed(seed, "leading", layer)`. Raises NonFinite.

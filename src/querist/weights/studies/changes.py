@@ -119,7 +119,15 @@ def _aligned(row: Row, changed: Finding, config: CompareConfig) -> Finding:
         )
     beside = f"{told} and {_percent(row['overlap_flip'])} at most of copies with random signs"
     if row["overlap_flip_p_rank"] <= LEVEL and row["overlap_flip_p"] <= ALIGNED:
-        return finding("yes", f"{beside} (adjusted p {_p(p)}).")
+        rest, share = row["overlap_rest"], f"the share of W itself in ΔW (cosine {row['delta_cosine'] or 0:.2g})"
+        if rest is None:
+            return finding("yes", f"{beside} (adjusted p {_p(p)}).")
+        if row["overlap_rest_p"] <= ALIGNED and rest > row["overlap_flip"]:
+            return finding("yes", f"{beside}; {_percent(rest)} without {share} (adjusted p {_p(p)}).")
+        word = "shrank or was replaced" if row["delta_cosine"] < 0 else "grew"
+        return finding(
+            "no", f"{beside}, but only {_percent(rest)} without {share}: W {word}, which lies along W by itself."
+        )
     if row["overlap_flip_p_rank"] > LEVEL:
         return finding("no", f"{beside}: the scales of rows and columns explain it.")
     return finding(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -59,16 +61,21 @@ class CompareStudy(Study[CompareConfig]):
         self.open(config)
 
     def inputs(self, config: CompareConfig) -> Mapping[str, str]:
-        """Content hash of every tensor that is read."""
-        found = {}
-        for pair in self.open(config).pairs:
+        """Content hash of every tensor that is read, and of what says how low-rank pairs are scaled."""
+        opened, found = self.open(config), {}
+        for pair in opened.pairs:
             for side, matrices in (
                 ("base", [pair.base, *(low.pair for low in pair.base_low)]),
                 ("tuned", [pair.tuned, *(low.pair for low in pair.tuned_low)]),
             ):
                 refs = [ref for matrix in matrices if matrix is not None for ref in matrix.refs]
                 found |= {f"{side}: {ref.name}": ref for ref in refs}
-        return {name: ref.fingerprint() for name, ref in found.items()}
+        hashes = {name: ref.fingerprint() for name, ref in found.items()}
+        for side, source, own in zip(("base", "tuned"), (opened.base, opened.tuned), self.adapters, strict=True):
+            if adapter := source.metadata.get("adapter") or own:
+                text = json.dumps(dict(adapter), sort_keys=True, default=str)
+                hashes[f"{side}: adapter_config"] = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+        return hashes
 
     def portable(self, config: CompareConfig, folder: Path) -> CompareStudy:
         """In-memory tensors are written once as safetensors."""

@@ -134,7 +134,7 @@ def _two_matrices(pair: MatrixPair, config: CompareConfig, found: Differing) -> 
     spikes = _spikes(base, config)
     row["base_n_spikes"] = spikes
     leading = triplets(both.base, base, max(_few(config.k, base.shape), spikes))
-    _compare(leading, spikes, measured, both.delta, both.low, config, found)
+    _compare(leading, spikes, measured, both.base, both.delta, both.low, config, found)
 
 
 def _two_updates(pair: MatrixPair, config: CompareConfig, found: Differing) -> None:
@@ -168,7 +168,7 @@ def _two_updates(pair: MatrixPair, config: CompareConfig, found: Differing) -> N
         return
     row["delta_spectral"] = float(update.S[0] / base.S[0])
     few = min(_few(config.k, before.shape), len(base.S))
-    _compare(base.first(few), None, measured, None, change, config, found)
+    _compare(base.first(few), None, measured, None, None, change, config, found)
 
 
 def _damaged(row: dict[str, Any], bad: list[tuple[int, Any]]) -> None:
@@ -275,6 +275,7 @@ def _compare(
     leading: Triplets,
     spikes: int | None,
     measured: Update,
+    W: Any,
     delta: Any,
     low: Factors | None,
     config: CompareConfig,
@@ -282,7 +283,7 @@ def _compare(
 ) -> None:
     k = _few(config.k, (len(leading.U), len(leading.V)))
     directions: Directions = compare_directions(
-        leading, min(k, len(leading.S)), spikes, measured.triplets, delta, low, config, found.row["layer_id"]
+        leading, min(k, len(leading.S)), spikes, measured.triplets, W, delta, low, config, found.row["layer_id"]
     )
     found.row |= directions.row
     found.overlaps.extend({"layer_id": found.row["layer_id"], **row} for row in directions.overlaps)

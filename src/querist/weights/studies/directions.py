@@ -13,21 +13,27 @@ from querist.statistics import stream
 from querist.weights.configs import CompareConfig
 from querist.weights.delta import (
     Factors,
+    Remainder,
     Side,
     energy,
     factor_replicas,
+    frobenius,
+    inner,
     random_angles,
     side_overlap,
+    span_p,
     span_quantile,
 )
 from querist.weights.nulls import predicted_p, replica, tied_rank_p
 from querist.weights.overlaps import block_average, subspace_overlap
-from querist.weights.spectrum import Blocks, Triplets, leading
+from querist.weights.spectrum import Blocks, Triplets, leading, transposed_product
 
 __all__ = ["ALIGNED", "Directions", "compare_directions"]
 
 ALIGNED = 0.01
 """Level of the test of alignment; sign-flipped copies are drawn only for what random directions reject at it."""
+SCALED = 0.1
+"""|cosine| of ΔW and W from which the overlap is taken again without the share of W in ΔW."""
 CELLS = 64
 """Most rows and columns of a heat map of overlaps."""
 
@@ -47,6 +53,7 @@ def compare_directions(
     k: int,
     spikes: int | None,
     update: Triplets,
+    W: Tensor | Blocks | None,
     delta: Tensor | Blocks | None,
     low: Factors | None,
     config: CompareConfig,
@@ -55,7 +62,8 @@ def compare_directions(
     """Compare the update's leading directions with the base's first k, on both sides.
 
     base: at least k triplets, and one for each of its spikes (`spikes` None: they are not known, and no energy is given).
-    update: its leading triplets. delta or low: the update itself, for its energy and its sign-flipped copies.
+    update: its leading triplets. W: the base itself, None where it is not known. delta or low: the update itself, for its
+    energy and its sign-flipped copies.
     """
     found = Directions()
     first, mine = base.first(k), update.first(k)
@@ -82,6 +90,7 @@ def compare_directions(
         "angle_right": float(right.angles[0]),
     }
     found.draws["real", None] = {"overlap_left": left.overlap, "overlap_right": right.overlap}
+    _share_of_base(found, name, W, delta, low, first, l, config, layer)
     if spikes is not None:
         _energies(found, base.first(spikes), delta if low is None else update, low)
     if found.row["overlap_p"] <= ALIGNED and "signflip" in config.nulls and config.rank_replicas:
@@ -121,6 +130,42 @@ def _energies(
         "energy_bulk": where.bulk,
         "energy_bulk_null": where.bulk_null,
     }
+
+
+def _share_of_base(
+    found: Directions,
+    name: str,
+    W: Tensor | Blocks | None,
+    delta: Tensor | Blocks | None,
+    low: Factors | None,
+    base: Triplets,
+    l: int,  # noqa: E741
+    config: CompareConfig,
+    layer: str,
+) -> None:
+    """How much of ΔW is W itself, and the overlap without it.
+
+    ΔW = cW + R with R orthogonal to W. Weight decay, and any change that replaces W, lies along W's leading directions by
+    its share cW alone: two unrelated networks would be aligned in every layer.
+    """
+    if W is None:
+        return
+    if low is not None:
+        product, size = float((transposed_product(W, low.B).T * low.A).sum()), float(low.triplets().S.norm())
+    else:
+        assert delta is not None
+        product, size = inner(W, delta), frobenius(delta)
+    norm = frobenius(W)
+    cosine = product / (norm * size)
+    found.row["delta_cosine"] = cosine
+    if abs(cosine) <= SCALED or delta is None:
+        return
+    rest = leading(Remainder(delta, W, product / norm**2), l, seed=config.seed, layer=f"{layer}/rest")
+    if len(rest.S):
+        mine, theirs = (rest.U, base.U) if name == "left" else (rest.V, base.V)
+        overlap = subspace_overlap(mine, theirs)
+        k, side = theirs.shape[1], theirs.shape[0]
+        found.row |= {"overlap_rest": overlap, "overlap_rest_p": span_p(overlap, k, len(rest.S), side)}
 
 
 def _flips(
