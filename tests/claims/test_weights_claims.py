@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from querist.weights.advice import LayerTail
+from querist.weights.advising import LayerTail
 from tests.harness import check_study
 
 from querist.claims import run

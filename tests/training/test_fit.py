@@ -201,7 +201,7 @@ def test_workers_read_training_and_validation_side_by_side():
 
 
 def test_groups_may_come_from_advice():
-    from querist.weights.advice import Advised, param_groups
+    from querist.weights.advising import Advised, param_groups
 
     rates = []
 

@@ -18,7 +18,7 @@ from querist.sources.datasets.registry import locate
 from querist.statistics import stream, torch_seed
 from querist.training import Hook, TrainState, fit
 from querist.training.losses import cross_entropy
-from querist.weights.advice import LayerTail, alpha_pruning, temp_balance
+from querist.weights.advising import LayerTail, alpha_pruning, temp_balance
 from querist.weights.fits import fit_powerlaw
 from querist.weights.nulls import mp_quantiles
 from querist.weights.spectrum import esd
