@@ -175,7 +175,7 @@ class ModuleNetwork:
                 handles.append(part.register_forward_pre_hook(before(path, active), with_kwargs=True))
                 handles.append(part.register_forward_hook(after(path, active), always_call=True))
             with torch.inference_mode() if inference else torch.no_grad(), watch if only is None else nullcontext():
-                return self._call(inputs)
+                return self.call(inputs)
         except QueristError:
             raise
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, KeyError, AssertionError) as error:
@@ -184,7 +184,8 @@ class ModuleNetwork:
             for handle in handles:
                 handle.remove()
 
-    def _call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Any:
+        """A plain forward pass: a dict as keywords (a mask that forward does not take is left out), a tuple as arguments."""
         inputs = _as_parameters(inputs, self.module)
         if isinstance(inputs, Mapping):
             known = inspect.signature(self.module.forward).parameters
