@@ -14,6 +14,7 @@ from querist.features.captured import INPUT, Capture, CapturedLayer
 from querist.features.reduction import Reduction, projection
 from querist.sources.tensors.ref import PassedOver
 from querist.statistics import Moments
+from querist.statistics.moments import PIECE
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -130,7 +131,6 @@ class _Store:
         self.images = np.empty(most, np.int64)
         self.filled = 0
         self.seen = 0
-        self.moments = Moments(self.units, covariance=True)
         self._on_device: Any = None
 
     def add(self, rows: Tensor, counts: np.ndarray, first: int) -> np.ndarray:
@@ -149,13 +149,12 @@ class _Store:
         end = self.filled + len(kept)
         self.rows[self.filled : end] = kept
         self.images[self.filled : end] = places
-        self.moments.update(kept)
         self.filled, self.seen = end, self.seen + len(counts)
         return places[:0]
 
     def layer(self, name: str, index: int, kind: str, operation: str) -> CapturedLayer:
-        """What was taken in."""
-        moments = self.moments
+        """What was taken in. Moments do not depend on the batches: they are summed over all rows, piece by piece."""
+        moments = Moments(self.units, covariance=True).update(self.rows[: self.filled])
         return CapturedLayer(
             name,
             index,
@@ -254,7 +253,9 @@ class _Run:
         one = sum(value[0].numel() * value.element_size() for value in given if hasattr(value, "element_size"))
         # A layer's argument, its result and one more are alive at once while a network runs.
         batch = min(self.batch_size, len(self.ids)) * (2 * one + 3 * self.tap.row_bytes)
-        return rows + moments + matrices + batch
+        # Moments are summed afterwards, over pieces in float64 and their differences to the mean.
+        pieces = max(min(most * to, PIECE) * 16 for _, most, _, to in plans)
+        return rows + moments + matrices + max(batch, pieces)
 
     def go(self) -> None:
         """Read and run, batch by batch."""

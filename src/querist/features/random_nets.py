@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from querist.errors import BadOption
 from querist.statistics import torch_seed
 
@@ -75,7 +73,8 @@ def set_norms(
     module: nn.Module, data: Any, *, n: int | None = 2000, batch_size: int = 128, seed: int = 0, device: str = "auto"
 ) -> int:
     """Set running means and variances to those of one pass over data (cumulative average of batches, all else in evaluation
-    mode), in place; how many norms there are. Rows are those that `capture` would choose.
+    mode), in place; how many norms there are. Rows are those that `capture` would choose; a last batch of one row, which has no
+    variance, is left out.
     """
     import torch
     from torch.nn.modules.batchnorm import _NormBase
@@ -100,8 +99,8 @@ def set_norms(
             norm.momentum, norm.training = None, True
         with torch.no_grad():
             for batch in batches(rows, choose_ids(rows, n, seed=seed), batch_size):
-                if len(np.atleast_1d(batch.ids)) > 1 or batch_size == 1:
-                    network._call(batch.inputs)
+                if len(batch.ids) > 1:
+                    network.call(batch.inputs)
     finally:
         module.to(home)
         for norm, momentum in zip(norms, momenta, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 import zipfile
 
@@ -17,6 +18,7 @@ from querist.errors import (
     BadInput,
     BadOption,
     CorruptFile,
+    MissingExtra,
     ShapeMismatch,
     SourceNotFound,
     UnsafeFile,
@@ -291,6 +293,13 @@ def test_onnx(fixed, tmp_path):
         tap.look(torch.randn(2, 1, 6, 6))
     with pytest.raises(BadOption, match="on the CPU"), Tap(open_model(tmp_path / "net.onnx"), device="meta"):
         pass
+
+
+def test_onnx_needs_its_extra(tmp_path, monkeypatch):
+    onnx_of_residual(Residual(), tmp_path / "net.onnx")
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(MissingExtra, match=r"querist\[formats\]"):
+        open_model(tmp_path / "net.onnx")
 
 
 def test_onnx_names_of_torchs_exporters():

@@ -49,6 +49,24 @@ def test_an_activation_in_place_is_read_before_it_overwrites():
     assert float(tapped(InPlace(), torch.randn(4, 3, 8, 8))["act"].min()) < 0
 
 
+def test_a_module_and_a_function_of_one_name_are_told_apart():
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.relu = nn.Linear(4, 4), nn.Linear(4, 4), nn.ReLU()
+
+        def forward(self, x):
+            return self.b(self.relu(self.b(torch.relu(self.a(x)))))
+
+    torch.manual_seed(10)
+    model, x = Both().eval(), torch.randn(4, 4)
+    first = model.a(x).detach()
+    second = model.b(first.clamp(min=0)).detach()
+    agree(tapped(model, x), {"relu#1": first, "relu#2": second, "logits": model(x).detach()})
+    # One site alone is read with its module's hook only, and must not be taken for the other.
+    agree(tapped(model, x, "relu#2"), {"relu#2": second})
+
+
 def test_outputs_of_several_tensors_and_time_first():
     torch.manual_seed(2)
     model, x = Several().eval(), torch.randn(5, 6)
