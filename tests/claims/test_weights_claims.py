@@ -8,7 +8,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from querist.weights.advising import LayerTail
 from tests.harness import check_study
 
 from querist.claims import run
@@ -19,6 +18,7 @@ from querist.claims.weights import CLAIMS, advice_measure, tails, tails_measure
 from querist.claims.weights.study import RoomClaims
 from querist.cli import main
 from querist.sources.datasets.matrices import gaussian, inverse_wishart
+from querist.weights.advising import LayerTail
 from querist.weights.fits import fit_powerlaw
 from querist.weights.nulls import fit_mp, spike_test
 from querist.weights.spectrum import esd
