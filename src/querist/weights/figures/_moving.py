@@ -88,7 +88,6 @@ def moving_spectrum(layer: str, trace: pl.DataFrame, bins: pl.DataFrame, shape: 
         "updatemenus": [menu],
         "legend": {"y": 1, "yanchor": "bottom", "yref": "paper"},
         "height": 480,
-        "wide": True,
     }
     caption = (
         "The slider goes through the looks at the whole spectrum. The dashed curve is what the Marchenko–Pastur law fitted to that "

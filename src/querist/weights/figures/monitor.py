@@ -171,7 +171,7 @@ def _evolution(layer: str, trace: pl.DataFrame, bins: pl.DataFrame) -> Figure:
         data.append(
             trace_of(title, known["step"].to_numpy(), y, axes, line={"color": colour, "dash": dash, "width": 2})
         )
-    layout |= {"showlegend": True, "wide": True}
+    layout |= {"showlegend": True, "height": 420}
     caption = (
         "Each column is one look at the whole spectrum, on a grid common to all looks. What rises above the dashed edge of the "
         "fitted Marchenko–Pastur bulk is a candidate for a spike."

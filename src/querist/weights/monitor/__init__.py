@@ -2,7 +2,7 @@
 
 from querist.weights.monitor._alarms import KINDS, Alarm, Known
 from querist.weights.monitor._kept import BINS, Kept, log_histogram
-from querist.weights.monitor._look import Look, Memory, Plan, look
+from querist.weights.monitor._look import Look, Memory, Plan, begin_again, look
 from querist.weights.monitor._pace import Event, Pace, Stopwatch
 from querist.weights.monitor._processes import agreed, is_first
 from querist.weights.monitor._reading import dense, devices, is_sharded, synchronise, unchanged, unwrapped, watched
@@ -25,6 +25,7 @@ __all__ = [
     "Strength",
     "Triplets",
     "agreed",
+    "begin_again",
     "bulk_variance",
     "dense",
     "devices",

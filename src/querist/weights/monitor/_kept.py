@@ -12,17 +12,15 @@ __all__ = ["BINS", "Kept", "log_histogram"]
 
 BINS = 20
 """Bins per decade of λ, aligned at powers of ten: the same grid for every layer and step."""
-_FLOOR = 1e-16
-"""Eigenvalues below this share of the largest are rounding, and counted as zeros."""
 
 
-def log_histogram(evals: Float[np.ndarray, "N"]) -> tuple[int, np.ndarray, int]:
-    """The first bin, counts from there on, and how many values are zero within rounding.
+def log_histogram(evals: Float[np.ndarray, "N"], side: int) -> tuple[int, np.ndarray, int]:
+    """The first bin, counts from there on, and how many values are zero within rounding (eps·λ_max·side, the longer one).
 
     Bin i holds λ from 10^(i/20) to 10^((i+1)/20). Without a positive value there are no counts.
     """
     top = float(evals.max()) if evals.size else 0.0
-    positive = evals[evals > _FLOOR * top] if top > 0 else evals[:0]
+    positive = evals[evals > np.finfo(np.float64).eps * top * side] if top > 0 else evals[:0]
     if not positive.size:
         return 0, np.zeros(0, dtype=np.int64), int(evals.size)
     index = np.floor(BINS * np.log10(positive) + 1e-9).astype(np.int64)

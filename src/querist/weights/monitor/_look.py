@@ -20,7 +20,7 @@ from querist.weights.monitor._whole import Whole, whole_spectrum
 from querist.weights.overlaps import overlap_matrix
 from querist.weights.spectrum import LayerMatrix, nonfinite
 
-__all__ = ["Look", "Memory", "Plan", "look"]
+__all__ = ["Look", "Memory", "Plan", "begin_again", "look"]
 
 _RETRY = 1.1
 """A value that the nulls have refuted is tested again out of turn once it has grown by this."""
@@ -108,6 +108,14 @@ def look(W: Tensor, matrix: LayerMatrix, memory: Memory, plan: Plan) -> Look:
     memory.previous_step = plan.step
     row["seconds"] = time.perf_counter() - begun
     return seen
+
+
+def begin_again(W: Tensor, matrix: LayerMatrix, memory: Memory, plan: Plan) -> None:
+    """After a restart, whose checkpoint holds no copy of the weights: what the next update is measured from."""
+    memory.previous = memory.previous_step = memory.weights = memory.update = None
+    if not nonfinite(W)[0]:
+        memory.weights = _triplets(W, None, matrix.layer_id, "weights", plan)
+        memory.previous, memory.previous_step = W.detach().to("cpu", copy=True), plan.step
 
 
 def _damaged(seen: Look, memory: Memory, count: int, index: tuple[int, ...] | None) -> None:

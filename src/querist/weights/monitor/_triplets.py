@@ -23,6 +23,8 @@ _DENSE = 192
 _SWEEPS = 6
 _GAIN = 0.5
 """A sweep that does not at least halve the worst residual is not worth repeating: a Krylov space is faster."""
+_LEAST = 1e-7
+"""A singular value below this share of the largest is rounding: of float32's entries, or of float64's Gram matrix."""
 _CHUNK_BYTES = 8 << 20
 
 
@@ -30,9 +32,10 @@ _CHUNK_BYTES = 8 << 20
 class Triplets:
     """The k largest singular triplets of W [h, d].
 
-    sigma [k] descending; left [h, k] and right [d, k] orthonormal columns, float64 on the CPU; of a matrix of rank r only
-    the first r. total: ‖W‖_F². block [n, k + 8] spans where the next search begins (n the shorter side). method: "dense",
-    "warm" (power iteration), "krylov" (from nothing) or "warm-krylov". products: with W, in blocks.
+    sigma [k] descending; left [h, k] and right [d, k] orthonormal columns, float64 on the CPU; of a matrix of rank r (values
+    above 1e-7 of the largest) only the first r. total: ‖W‖_F². block [n, k + 8] spans where the next search begins (n the
+    shorter side). method: "dense", "warm" (power iteration), "krylov" (from nothing) or "warm-krylov". products: with W, in
+    blocks.
     """
 
     sigma: Float[Tensor, "k"]
@@ -138,8 +141,7 @@ def _both_sides(operator: GramOperator, W: Tensor, vectors: Tensor, k: int, meth
     long = _product(W, block, operator)
     Q, R = torch.linalg.qr(long)
     P, sigma, T = torch.linalg.svd(R, full_matrices=False)
-    # Below float64's rounding of the largest one, a direction is noise.
-    rank = min(k, int((sigma > 1e-13 * sigma[0]).sum()))
+    rank = min(k, int((sigma > _LEAST * sigma[0]).sum()))
     ends = Q @ P[:, :rank], block @ T.T[:, :rank]
     left, right = ends if operator.shape[0] >= operator.shape[1] else ends[::-1]
     total = operator.total * operator.divisor**2

@@ -71,7 +71,7 @@ def whole_spectrum(
         out.row |= {"status": "approximate", "reason": reason}
     else:
         evals = top = esd(W).evals
-    out.histogram = _bins(evals)
+    out.histogram = _bins(evals, max(shape))
     if evals[-1] == 0:
         out.row |= {"rank": 0, "rank_loss": evals.size - matrix.zeros, "reason": "every entry is zero"}
         _rank(out, matrix, event)
@@ -89,8 +89,8 @@ def whole_spectrum(
     return out
 
 
-def _bins(evals: np.ndarray) -> list[dict[str, Any]]:
-    first, counts, zeros = log_histogram(evals)
+def _bins(evals: np.ndarray, side: int) -> list[dict[str, Any]]:
+    first, counts, zeros = log_histogram(evals, side)
     rows: list[dict[str, Any]] = [{"bin": None, "left": 0.0, "right": 0.0, "count": zeros}] if zeros else []
     for i, count in enumerate(counts.tolist(), first):
         if count:

@@ -255,7 +255,7 @@ class Monitor(Hook):
                 W = wing.dense(matrix)
                 if self._main():
                     memory = self._memory.setdefault(matrix.layer_id, Memory())
-                    memory.previous, memory.previous_step = W.detach().to("cpu", copy=True), step
+                    wing.begin_again(W, matrix, memory, self._plan(step, len(made), False))
         if self._main():
             self._records.begin(made, passed)
             self._open(resume=True)
@@ -309,9 +309,11 @@ class Monitor(Hook):
             if last and updates:
                 memory.previous = None
             whole = event == "whole" or memory.known.spikes is None
-            plan = Plan(step, self._event, whole, self.config.k, len(made), self.config.seed, self._affords)
-            looks.append(wing.look(W, matrix, memory, plan))
+            looks.append(wing.look(W, matrix, memory, self._plan(step, len(made), whole)))
         return looks
+
+    def _plan(self, step: int, layers: int, whole: bool) -> Plan:
+        return Plan(step, self._event, whole, self.config.k, layers, self.config.seed, self._affords)
 
     def _affords(self) -> bool:
         return self.pace.affords(self.pace.costs.get("whole", 0.0))

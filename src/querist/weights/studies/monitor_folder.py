@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,6 +34,7 @@ class MonitorFolder:
     def __init__(self, folder: Path):
         self.folder = Path(folder)
         self._run: Run | None = None
+        self._written: dict[str, Any] = {}
 
     def begin(self, header: Mapping[str, Any], *, resume: bool) -> None:
         """Lock the folder and begin, or go on with, the run in it. Raises RunBusy, BadOption as `Run` does."""
@@ -64,9 +66,18 @@ class MonitorFolder:
         for name in ("tables", "figures"):
             (self.folder / name).mkdir(exist_ok=True)
         for name, frame in result.tables.items():
-            write_frame(self.folder / "tables" / f"{name}.parquet", frame)
+            known = self._written.get(name)
+            if known is None or not frame.equals(known):
+                write_frame(self.folder / "tables" / f"{name}.parquet", frame)
+                self._written[name] = frame
         for figure in result.figures.values():
-            write_json(self.folder / "figures" / f"{figure.name}.json", figure.as_dict())
+            drawn = figure.as_dict()
+            # Most figures do not change between two whole spectra, and each file waits for the disk twice.
+            mark = hash(json.dumps(drawn, sort_keys=True))
+            path = self.folder / "figures" / f"{figure.name}.json"
+            if self._written.get(path.name) != mark or not path.is_file():
+                write_json(path, drawn)
+                self._written[path.name] = mark
         text = {"subject", "question", "unit", "verdict", "because"}
         schema = {name: pl.String() if name in text else pl.Float64() for name in FINDING_FIELDS}
         rows = pl.DataFrame([finding.as_dict() for finding in result.findings], schema=schema)

@@ -81,11 +81,10 @@ def answer(
     """The answer as the records stand; `whole` and `update`: the latest rows of the trace of each layer."""
     watched, alarms = tables["watched"].to_dicts(), tables["alarms"].to_dicts()
     findings = list(_findings(watched, whole, update, tables["null_copies"]))
-    trace = tables["trace"].join(tables["watched"].select("layer_id", "N", "M"), on="layer_id", how="left")
-    unit = {(n, m): tw_edge(n, m, 0.99) for n, m in trace.select("N", "M").unique().iter_rows()}
-    edge = pl.struct("N", "M").map_elements(lambda shape: unit[shape["N"], shape["M"]], return_dtype=pl.Float64)
-    beyond = pl.when(pl.col("variance") > 0).then(pl.col("lambda_max") / (pl.col("variance") * edge))
-    trace = trace.with_columns(beyond.alias("_beyond"))
+    edges = [{"layer_id": row["layer_id"], "_edge": tw_edge(row["N"], row["M"], 0.99)} for row in watched]
+    units = pl.DataFrame(edges, schema={"layer_id": pl.String(), "_edge": pl.Float64()})
+    beyond = pl.when(pl.col("variance") > 0).then(pl.col("lambda_max") / (pl.col("variance") * pl.col("_edge")))
+    trace = tables["trace"].join(units, on="layer_id", how="left").with_columns(beyond.alias("_beyond"))
     shown = _surprising(watched)
     drawn = list(
         figures.run_figures(
@@ -149,7 +148,7 @@ def _damaged(row: Row) -> Finding:
 
 
 def _regime(layer: str, row: Row) -> Finding:
-    ratio = row["strength"]
+    ratio = row.get("strength")
     steps = f"From step {row['update_from']} to {row['step']}"
     if row["update_norm"] == 0:
         because = f"{steps} the weights did not change."
