@@ -535,3 +535,18 @@ def test_as_a_context_it_closes_itself():
     with pytest.raises(RuntimeError, match="lost"), other:
         raise RuntimeError("lost")
     assert other.result().status == "failed"
+
+
+def test_weights_that_begin_at_zero_have_no_bulk_to_hold_an_update_against():
+    net = nn.Linear(20, 30, bias=False)
+    nn.init.zeros_(net.weight)
+    monitor = generous(net, every=1)
+    monitor(1)
+    with torch.no_grad():
+        net.weight += torch.randn(30, 20, generator=torch.Generator().manual_seed(0))
+    monitor(2)
+    monitor.load_state(through_a_checkpoint(monitor.state()))
+    result = monitor.result()
+    regime = next(f for f in result.findings if (f.subject, f.question) == ("weight", "weights.regime"))
+    assert (regime.verdict, regime.estimate) == ("cannot say", None)
+    assert result.tables["trace"]["regime"].to_list() == [None, "heavy"]

@@ -56,7 +56,7 @@ def moving_spectrum(layer: str, trace: pl.DataFrame, bins: pl.DataFrame, shape: 
     still = {"mode": "immediate", "frame": {"duration": 0, "redraw": False}, "transition": {"duration": 0}}
     slider = {
         "active": len(frames) - 1,
-        "pad": {"t": 34, "b": 8, "l": 90},
+        "pad": {"t": 34, "b": 8, "l": 140},
         "len": 1.0,
         "currentvalue": {"prefix": "step ", "xanchor": "right"},
         "steps": [{"label": f["name"], "method": "animate", "args": [[f["name"]], still]} for f in frames],

@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from querist.weights.laboratory import outlier, regime_of
 from querist.weights.nulls import johnstone
 
 __all__ = ["FINITE", "REGIMES", "Strength", "bulk_variance", "strength"]
 
 REGIMES = ("random", "spike", "heavy")
-HEAVY = 0.5
-"""An update of half the norm of the weights no longer adds to them: it replaces them."""
 FINITE = 0.15
 """What finite size may do to the ratio θ_e/θ_c."""
 
@@ -23,8 +22,8 @@ class Strength:
 
     theta: its singular value at unit entry variance of the bulk; theta_effective: θ_e, √(θ² + 2θ·uᵀWv), 0 where that is
     negative (the update takes away more of the bulk than it adds); theta_critical: θ_c = (hd)^¼; ratio: θ_e/θ_c.
-    lambda_predicted: the largest eigenvalue afterwards at unit variance, (h+θ_e²)(d+θ_e²)/θ_e² above θ_c, else the centre
-    of the edge. relative: ‖update‖_F/‖W‖_F. regime: "heavy" where that is at least ½, else "spike" where θ_e > θ_c, else
+    lambda_predicted: the largest eigenvalue afterwards at unit variance, (h+θ_e²)(d+θ_e²)/θ_e² above θ_c, else the edge of
+    the bulk. relative: ‖update‖_F/‖W‖_F. regime: "heavy" where that is at least ½, else "spike" where θ_e > θ_c, else
     "random".
     """
 
@@ -43,24 +42,18 @@ def strength(shape: tuple[int, int], sigma: float, inner: float, variance: float
     inner: uᵀWv with W the weights before the update, without their spikes; variance: of the entries of that bulk;
     relative: ‖update‖_F/‖W‖_F. A bulk without variance is outdone by any update.
 
-    Source: one-step theory (ours): a gradient step replaces part of a random matrix instead of adding to it, hence
-    θ_e² = θ² + 2θ·uᵀWv; the outlier after Baik, Ben Arous & Péché (2005) and Benaych-Georges & Nadakuditi (2012). Taking the
-    spikes of W out of uᵀWv is ours: with them in it the strength of what is already there would be counted as the update's.
+    Source: one-step theory of `laboratory.outlier`. Taking the spikes of W out of uᵀWv is ours: with them in it the strength
+    of what is already there would be counted as the update's.
     """
     h, d = shape
     critical = (h * d) ** 0.25
-    edge = johnstone(min(h, d), max(h, d))[0]
-    if variance <= 0:
-        infinite = math.inf if sigma > 0 else 0.0
-        regime = "heavy" if sigma > 0 else "random"
-        return Strength(infinite, infinite, critical, infinite, math.inf if sigma > 0 else edge, relative, regime)
-    scale = math.sqrt(variance)
+    if variance <= 0 < sigma:
+        return Strength(math.inf, math.inf, critical, math.inf, math.inf, relative, "heavy")
+    scale = math.sqrt(variance) or 1.0
     theta = sigma / scale
-    squared = theta * theta + 2 * theta * inner / scale
+    squared, predicted, _ = outlier(h, d, theta, inner / scale)
     effective = math.sqrt(max(squared, 0.0))
-    out = effective > critical
-    predicted = (h + squared) * (d + squared) / squared if out else edge
-    regime = "heavy" if relative >= HEAVY else "spike" if out else "random"
+    regime = regime_of(effective > critical, relative)
     return Strength(theta, effective, critical, effective / critical, predicted, relative, regime)
 
 

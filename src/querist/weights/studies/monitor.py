@@ -145,6 +145,10 @@ class Monitor(Hook):
         step = self._step if step is None else step
         if self._works() and self._latest != (step, "whole"):
             self._look(step or 0, "whole", last=True)
+        elif self._folder is not None and self._folder.open:
+            begun = self.stopwatch.clock()
+            self._write(last=True)
+            self.pace.also(self.stopwatch.book(begun))
         self._end("done")
 
     def __enter__(self) -> Monitor:

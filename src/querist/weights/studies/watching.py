@@ -153,8 +153,8 @@ def _regime(layer: str, row: Row) -> Finding:
     if row["update_norm"] == 0:
         because = f"{steps} the weights did not change."
         return Finding(layer, ask.REGIME.id, 0.0, ask.REGIME.unit, 0.0, 0.0, 1.0, None, "no", because)
-    if ratio is None:
-        because = f"{steps} the weights changed, but their bulk has no variance to hold the update against."
+    if ratio is None or not math.isfinite(ratio) or row["update_relative"] is None:
+        because = f"{steps} the weights changed, but before it they had no bulk to hold the update against."
         return Finding(layer, ask.REGIME.id, None, ask.REGIME.unit, None, None, 1.0, None, "cannot say", because)
     low, high = (1 - FINITE) * ratio, (1 + FINITE) * ratio
     answer = verdict(low, high, yes_above=1.0)
