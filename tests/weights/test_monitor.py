@@ -208,6 +208,18 @@ def test_a_process_that_is_not_main_does_nothing():
         monitor.result()
 
 
+def test_a_network_inside_the_trainers_own_keeps_its_names():
+    training = Training()
+    monitor = generous(training.net, layers="0.*")
+    outer = nn.Module()
+    outer.inner = training.net
+    monitor.on_start(TrainState(outer))
+    assert monitor.result().table["layer_id"].to_list() == ["0.weight"]
+    copied = generous(network())
+    copied.on_start(TrainState(outer))
+    assert copied.result().table["layer_id"].to_list() == ["inner.0.weight", "inner.4.weight", "inner.6.weight"]
+
+
 def test_no_layer_depends_on_the_others(watched):
     training = Training()
     monitor = generous(training.net, layers=["6.weight", "0.weight"])
@@ -354,6 +366,28 @@ def test_size_is_bounded_however_long_the_training_is():
     assert tables["update_overlaps"]["step"].n_unique() <= 12
     assert tables["trace"]["step"][-1] == 699
     assert max(len(str(figure.as_dict())) for figure in monitor.result().figures.values()) < 150_000
+
+
+@pytest.mark.parametrize("layers", [1, 40, 1000])
+def test_size_is_bounded_however_many_layers_there_are(layers):
+    from querist.weights.monitor import Look
+    from querist.weights.spectrum import LayerMatrix
+    from querist.weights.studies.records import BINS_OF_A_LAYER, ROWS, Records
+
+    records = Records(8)
+    made = [LayerMatrix(f"{i}", f"{i}", "linear", "", (9, 9), (9, 9), "float32", ()) for i in range(layers)]
+    records.begin(made, [])
+    pairs = [{"i": i, "j": j} for i in range(8) for j in range(8)] * 4
+    looks = [
+        Look({"layer_id": f"{i}", "event": "top", "status": "ok"}, [{}] * 8, pairs, [{}] * BINS_OF_A_LAYER)
+        for i in range(layers)
+    ]
+    for event in range(6 if layers > 100 else 450):
+        records.add(looks if event < 5 or layers == 1 else looks[:1], {"step": event})
+    per_look = {"trace": layers, "top_values": 8 * layers, "histograms": 80 * layers, "update_overlaps": 256 * layers}
+    for name, kept in records.kept.items():
+        assert len(list(kept)) <= max(ROWS, 2 * per_look.get(name, 1)), name
+    assert len(list(records.kept["update_overlaps"])) <= max(ROWS, 2 * 16 * layers)
 
 
 # ---------------------------------------------------------------------------------------------------------- alarms

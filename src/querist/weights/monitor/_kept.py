@@ -31,11 +31,11 @@ def log_histogram(evals: Float[np.ndarray, "N"], side: int) -> tuple[int, np.nda
 class Kept:
     """Rows of a table by event, at most `limit` events: beyond that every second one is let go, then every fourth, …
 
-    The first and the latest event are always among them.
+    The first and the latest event are always among them, so that the limit is at least 2.
     """
 
     def __init__(self, limit: int):
-        self.limit, self.stride, self.count = limit, 1, 0
+        self.limit, self.stride, self.count = max(limit, 2), 1, 0
         self._rows: dict[int, list[dict[str, Any]]] = {}
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:

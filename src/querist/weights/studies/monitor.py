@@ -16,7 +16,7 @@ from querist.training.hooks import Hook
 from querist.weights import monitor as wing
 from querist.weights.configs import MonitorConfig
 from querist.weights.monitor import Alarm, Event, Known, Look, Memory, Pace, Plan, Stopwatch
-from querist.weights.studies.monitor_folder import MonitorFolder, refuse_file, reload_seconds
+from querist.weights.studies.monitor_folder import MonitorFolder, reload_seconds
 from querist.weights.studies.records import Records
 from querist.weights.studies.watching import answer
 
@@ -83,8 +83,6 @@ class Monitor(Hook):
         self._records = Records(k)
         self._memory: dict[str, Memory] = {}
         self._folder = MonitorFolder(Path(out)) if out is not None else None
-        if self._folder is not None:
-            refuse_file(self._folder.folder)
         self._is_main: bool | None = None
         self._wall = time.monotonic()
         self._event = 0
@@ -93,6 +91,8 @@ class Monitor(Hook):
         self._resumed = False
         self._status = "running"
         self._header: dict[str, Any] | None = None
+        import scipy.special  # noqa: F401 - what the tests of copies need: loaded here, or the first look would pay for it
+
         self._records.begin(*wing.watched(self._model, self.config.layers))
         self._sharded = wing.is_sharded(self._model)
 
@@ -117,7 +117,11 @@ class Monitor(Hook):
 
     def on_start(self, state: TrainState) -> None:
         """The look before the first step; after a restart only the weights that the next update is measured from."""
-        self._model = wing.unwrapped(state.model)
+        inner = {id(module) for module in state.model.modules()}
+        if (
+            id(self._model) not in inner
+        ):  # a trainer that works on a copy; names stay those of the network that was given
+            self._model = wing.unwrapped(state.model)
         self._is_main = state.is_main
         if not self._resumed:
             self(state.step)
@@ -287,7 +291,7 @@ class Monitor(Hook):
             "seconds": measured,
             "training_seconds": training,
             "own_seconds": own,
-            "overhead": own / training if training > 0 else None,
+            "overhead": own / training if self._event > 1 and training > 0 else None,
         }
         raised = self._records.add(looks, row)
         self.pace.training = training
@@ -305,6 +309,17 @@ class Monitor(Hook):
             self._records.begin(made, passed)
         looks = []
         updates = bool(self._records.update)
+        promised = 0.0
+
+        def brought_forward() -> bool:
+            """Whether one more layer's whole spectrum may be looked at out of turn, beside those of this look already."""
+            nonlocal promised
+            more = promised + self.pace.costs.get("whole", 0.0) / max(len(made), 1)
+            if self.pace.affords(self.pace.costs.get("top", 0.0) + more):
+                promised = more
+                return True
+            return False
+
         for matrix in made:
             W = wing.dense(matrix)  # of a sharded tensor the gathering, in every process
             if not self._main():
@@ -313,14 +328,11 @@ class Monitor(Hook):
             if last and updates:
                 memory.previous = None
             whole = event == "whole" or memory.known.spikes is None
-            looks.append(wing.look(W, matrix, memory, self._plan(step, len(made), whole)))
+            looks.append(wing.look(W, matrix, memory, self._plan(step, len(made), whole, brought_forward)))
         return looks
 
-    def _plan(self, step: int, layers: int, whole: bool) -> Plan:
-        return Plan(step, self._event, whole, self.config.k, layers, self.config.seed, self._affords)
-
-    def _affords(self) -> bool:
-        return self.pace.affords(self.pace.costs.get("whole", 0.0))
+    def _plan(self, step: int, layers: int, whole: bool, affords: Callable[[], bool] = lambda: False) -> Plan:
+        return Plan(step, self._event, whole, self.config.k, layers, self.config.seed, affords)
 
     # ------------------------------------------------------------------------------------------------- folder
 

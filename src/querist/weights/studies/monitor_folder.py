@@ -12,13 +12,13 @@ import polars as pl
 
 from querist.errors import BadOption, RunBusy
 from querist.files import write_frame, write_json, write_text
-from querist.reports.page import render
+from querist.reports.page import prepare, render
 from querist.reports.result import Result
 from querist.results.finding import FINDING_FIELDS
 from querist.results.summary import plain
 from querist.runs.run import Run, read_header
 
-__all__ = ["MonitorFolder", "reload_seconds"]
+__all__ = ["MonitorFolder", "refuse_file", "reload_seconds"]
 
 SOONEST, LATEST = 5, 300
 """Seconds between two reloads of a page: nobody reads faster, and nobody waits longer."""
@@ -33,6 +33,8 @@ class MonitorFolder:
 
     def __init__(self, folder: Path):
         self.folder = Path(folder)
+        refuse_file(self.folder)
+        prepare()
         self._run: Run | None = None
         self._written: dict[str, Any] = {}
 

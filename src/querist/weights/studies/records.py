@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,18 +17,24 @@ from querist.weights.studies.watching import watched_rows
 
 __all__ = ["Records"]
 
+ROWS = 20_000
+"""Rows of a table beside those of two looks, which are always kept: with all tables about 30 MB of memory."""
+BINS_OF_A_LAYER = 80
+"""What a spectrum takes: four decades."""
+_MOST = {"trace": 400, "top_values": 200, "histograms": 60, "update_overlaps": 12}
+"""Most looks of a table: a figure draws no more."""
 ALARMS = 5000
 """Alarms that are kept: a layer can be told of a handful of times, unless it is damaged and mended over and over."""
 
 
-_GOES_ON = ("alarms", "last", "whole", "update", "copies")
+_GOES_ON = ("directions", "alarms", "last", "whole", "update", "copies")
 
 
 class Records:
     """Rows by table. The number of looks that a table keeps falls with the number of layers, so that its size does not grow."""
 
     def __init__(self, k: int):
-        self.k = k
+        self.k = self.directions = k
         self.layers: dict[str, dict[str, Any]] = {}
         self.passed_over: list[dict[str, Any]] = []
         self.kept: dict[str, Kept] = {}
@@ -57,20 +64,23 @@ class Records:
         ]
         if not self.kept:
             count = max(len(made), 1)
-            self.kept = {
-                "trace": Kept(_bounded(20_000 // count, 32, 400)),
-                "top_values": Kept(_bounded(40_000 // (count * self.k), 24, 200)),
-                "histograms": Kept(_bounded(40_000 // (count * 80), 12, 60)),
-                "update_overlaps": Kept(_bounded(40_000 // (count * 4 * self.k**2), 2, 12)),
-                "events": Kept(400),
+            self.directions = _bounded(int(math.sqrt(ROWS / (8 * count))), 2, self.k)
+            per_look = {
+                "trace": 2 * count,  # its rows are five times as wide as any others
+                "top_values": count * self.k,
+                "histograms": count * BINS_OF_A_LAYER,
+                "update_overlaps": count * 4 * self.directions**2,
             }
+            self.kept = {name: Kept(_bounded(ROWS // per_look[name], 2, most)) for name, most in _MOST.items()}
+            self.kept["events"] = Kept(_MOST["trace"])
 
     def add(self, looks: Sequence[Look], event: Mapping[str, Any]) -> list[Alarm]:
         """One event's looks; its alarms."""
         self.kept["trace"].add([look.row for look in looks])
         self.kept["top_values"].add([row for look in looks for row in look.top_values])
         self.kept["histograms"].add([row for look in looks for row in look.histogram])
-        self.kept["update_overlaps"].add([row for look in looks for row in look.overlaps])
+        pairs = (row for look in looks for row in look.overlaps)
+        self.kept["update_overlaps"].add([row for row in pairs if max(row["i"], row["j"]) < self.directions])
         self.kept["events"].add([event])
         for look in looks:
             row = look.row
@@ -88,7 +98,8 @@ class Records:
         """Correct the latest event's total, once its writing is paid for."""
         rows = list(self.kept["events"]) if self.kept else []
         if rows:
-            rows[-1] |= {"own_seconds": own, "overhead": own / training if training > 0 else None}
+            known = rows[-1]["overhead"] is not None
+            rows[-1] |= {"own_seconds": own, "overhead": own / training if known else None}
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Every table as a frame."""
@@ -115,7 +126,7 @@ class Records:
             self.kept[name].load_state(rows)
         for name in _GOES_ON:
             value = state[name]
-            setattr(self, name, list(value) if name == "alarms" else dict(value))
+            setattr(self, name, type(getattr(self, name))(value))
 
 
 def _bounded(value: int, low: int, high: int) -> int:

@@ -80,7 +80,7 @@ def answer(
 ) -> Answer:
     """The answer as the records stand; `whole` and `update`: the latest rows of the trace of each layer."""
     watched, alarms = tables["watched"].to_dicts(), tables["alarms"].to_dicts()
-    findings = list(_findings(watched, whole, update, tables["null_copies"]))
+    findings = list(_findings(watched, whole, update, tables["null_copies"], config.k))
     edges = [{"layer_id": row["layer_id"], "_edge": tw_edge(row["N"], row["M"], 0.99)} for row in watched]
     units = pl.DataFrame(edges, schema={"layer_id": pl.String(), "_edge": pl.Float64()})
     beyond = pl.when(pl.col("variance") > 0).then(pl.col("lambda_max") / (pl.col("variance") * pl.col("_edge")))
@@ -113,9 +113,9 @@ _OF_A_LAYER = ("histograms", "top_values", "update_overlaps")
 
 
 def _findings(
-    watched: Sequence[Row], whole: Mapping[str, Row], update: Mapping[str, Row], copies: pl.DataFrame
+    watched: Sequence[Row], whole: Mapping[str, Row], update: Mapping[str, Row], copies: pl.DataFrame, k: int
 ) -> Iterator[Finding]:
-    regimes = [_regime(row["layer_id"], update[row["layer_id"]]) for row in watched if row["layer_id"] in update]
+    regimes = [_regime(row["layer_id"], update[row["layer_id"]], k) for row in watched if row["layer_id"] in update]
     if regimes:
         yield _run_regime(regimes, [update[finding.subject] for finding in regimes])
     yield from regimes
@@ -147,7 +147,7 @@ def _damaged(row: Row) -> Finding:
     )
 
 
-def _regime(layer: str, row: Row) -> Finding:
+def _regime(layer: str, row: Row, k: int) -> Finding:
     ratio = row.get("strength")
     steps = f"From step {row['update_from']} to {row['step']}"
     if row["update_norm"] == 0:
@@ -160,14 +160,15 @@ def _regime(layer: str, row: Row) -> Finding:
     answer = verdict(low, high, yes_above=1.0)
     size = f"{row['regime']}: {steps.lower()} the update is {row['update_relative']:.2g} of the weights"
     told = f"its first direction has strength {ratio:.2g} of what leaves the bulk"
-    because = f"{size[0].upper()}{size[1:]}; {told}{_beside(row)}."
+    because = f"{size[0].upper()}{size[1:]}; {told}{_beside(row, k)}."
     return Finding(layer, ask.REGIME.id, ratio, ask.REGIME.unit, low, high, 1.0, None, answer, because)
 
 
-def _beside(row: Row) -> str:
+def _beside(row: Row, k: int) -> str:
     """λ₁ observed over predicted, where the prediction is meant to hold."""
     if row["spikes_before"]:
-        return f"; {row['spikes_before']} eigenvalues stood out before it, so the largest one is not predicted"
+        count = f"{'at least ' if row['spikes_before'] >= k else ''}{row['spikes_before']}"
+        return f"; {count} eigenvalues stood out before it, so the largest one is not predicted"
     if row["lambda_predicted"] is None or row["lambda_observed"] is None:
         return ""
     share = row["lambda_observed"] / row["lambda_predicted"]
@@ -222,7 +223,7 @@ def _lay_out(
         Section("What happened", words=(told,), figures=_present(("alarms",), names), tables=("alarms",)),
         Section(
             "Is the rate random, spike or heavy?",
-            words=(ask.REGIME.rule,),
+            words=("An update is the change of a layer's weights from one look to the next.",),
             findings=(("*", ask.REGIME.id),),
             figures=_present(("regimes",), names),
         ),
@@ -245,10 +246,7 @@ def _lay_out(
     sections.append(
         Section("What looking costs", figures=_present(("overhead",), names), tables=("events",), open=False)
     )
-    if tables["passed_over"].height:
-        words = "Tensors that are not watched, each with its reason."
-        sections.append(Section("Passed over", (words,), tables=("passed_over",), open=False))
-    rest = ("trace", "top_values", "histograms", "update_overlaps", "null_copies")
+    rest = ("trace", "top_values", "histograms", "update_overlaps", "null_copies", "passed_over")
     sections.append(Section("Numbers", tables=rest, open=False))
     lead = (
         f"{len(watched)} matrices of {name}, {'watched to' if done else 'looked at up to'} step {last}. Every number stands beside "

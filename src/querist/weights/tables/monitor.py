@@ -255,7 +255,9 @@ EVENTS = TableSpec(
         Column("seconds", "float", "Time of this look, without the writing that follows it.", "s"),
         Column("training_seconds", "float", "Training time so far, the monitor's own left out.", "s"),
         Column("own_seconds", "float", "The monitor's own time so far, writing and drawing included.", "s"),
-        Column("overhead", "float", "Own time over training time; null before there was any training."),
+        Column(
+            "overhead", "float", "Own time over training time; null at the first look, before which there was none."
+        ),
     ),
 )
 
