@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from querist.errors import BadOption
 from querist.reports.result import Result
@@ -18,7 +18,7 @@ from querist.weights.configs import MonitorConfig
 from querist.weights.monitor import Alarm, Event, Known, Look, Memory, Pace, Plan, Stopwatch
 from querist.weights.studies.monitor_folder import MonitorFolder, reload_seconds
 from querist.weights.studies.records import Records
-from querist.weights.studies.watching import answer
+from querist.weights.studies.watching import Watched, answer
 
 if TYPE_CHECKING:
     import os
@@ -55,10 +55,6 @@ class Monitor(Hook):
     state, so that a training is bit for bit the same with and without it. Raises BadOption, UnknownName where no tensor is
     left to watch, RunBusy where `out` holds a run whose state was not loaded.
     """
-
-    room: ClassVar[str] = "weights"
-    command: ClassVar[str] = "watch"
-    version: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -188,7 +184,7 @@ class Monitor(Hook):
         folder = self._folder.folder if self._folder is not None else None
         summary = envelope(
             head,
-            schema=self.version,
+            schema=Watched.version,
             run=None if folder is None else str(folder),
             warnings=told.warnings,
             passed_over=told.passed_over,
@@ -196,7 +192,8 @@ class Monitor(Hook):
             findings=told.findings,
             own=told.summary,
         )
-        figures = {figure.name: Figure(**plain(figure.as_dict())) for figure in told.figures}
+        drawn: Sequence[Figure] = told.figures  # type: ignore[assignment] - `answer` gives a list
+        figures = {figure.name: Figure(**plain(figure.as_dict())) for figure in drawn}
         return Result(head, told.layout, tuple(told.findings), tables, figures, summary, folder)
 
     def state(self) -> dict[str, Any]:
@@ -337,10 +334,9 @@ class Monitor(Hook):
     # ------------------------------------------------------------------------------------------------- folder
 
     def _head(self) -> dict[str, Any]:
-        head = header(self, self.config, "serial", {})  # type: ignore[arg-type]
-        where = str(self._folder.folder) if self._folder is not None else "RUN"
+        watched = Watched(str(self._folder.folder) if self._folder is not None else "RUN")
         goes_on = "A training restarted from its checkpoint goes on with this run."
-        return head | {"argv": ["weights", "watch", where], "goes_on": goes_on}
+        return header(watched, self.config, "serial", {}) | {"goes_on": goes_on}
 
     def _open(self, *, resume: bool) -> None:
         before = self._header

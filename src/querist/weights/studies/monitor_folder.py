@@ -54,7 +54,7 @@ class MonitorFolder:
             run.__exit__(type(error), error, None)
             raise
         # A training that was finished once may go on for more epochs: its folder is then written again.
-        run.header |= {name: header[name] for name in ("status", "finished", "failed", "host", "argv")}
+        run.header |= {name: header[name] for name in ("status", "finished", "failed", "host", "argv", "goes_on")}
         write_json(self.folder / "run.json", run.header)
         self._run = run
 

@@ -12,7 +12,7 @@ import polars as pl
 from querist.results.figure import Figure
 from querist.results.finding import Finding, Verdict
 from querist.results.layout import Layout, Section
-from querist.runs.study import Answer
+from querist.runs.study import Answer, Study
 from querist.statistics import benjamini_hochberg, verdict
 from querist.weights import questions as ask
 from querist.weights.configs import MonitorConfig
@@ -23,11 +23,28 @@ from querist.weights.nulls import tw_edge
 from querist.weights.studies.verdicts import Draws, layer_findings
 from querist.weights.tables import LAYERS, MONITOR_TABLES
 
-__all__ = ["SHOWN_LAYERS", "answer", "watched_rows"]
+__all__ = ["SHOWN_LAYERS", "Watched", "answer", "watched_rows"]
 
 SHOWN_LAYERS = 6
 """Layers with a section of their own: five figures each, and a film of 60 kB among them."""
 Row = Mapping[str, Any]
+
+
+class Watched(Study[MonitorConfig]):
+    """What a run folder says of itself: a training that is watched is no list of units, so that nothing carries this out."""
+
+    room = "weights"
+    command = "watch"
+    tables = MONITOR_TABLES
+    questions = ask.MONITOR_QUESTIONS
+
+    def __init__(self, where: str):
+        self.where = where
+        """The folder, or a word in its place."""
+
+    def argv(self, config: MonitorConfig) -> Sequence[str]:
+        """The command that shows the folder."""
+        return ("weights", "watch", self.where)
 
 
 def watched_rows(

@@ -32,6 +32,10 @@ TRACE = TableSpec(
     meaning="One row per look at a layer, evenly thinned where a training is long. Eigenvalues λ are squared singular values, "
     "unnormalised.",
     key=("step", "layer_id"),
+    shown=(
+        *("event", "status", "lambda_max", "stable_rank", "update_from", "update_relative", "strength", "regime"),
+        *("n_spikes", "spike_p", "bulk_ks", "bulk_p", "alpha_hill", "alpha_hill_mp", "rank_loss"),
+    ),
     columns=(
         *_WHERE,
         *_columns(
@@ -133,6 +137,10 @@ WATCHED = TableSpec(
     name="watched",
     meaning="One row per layer: what it is, and what the last looks at it found.",
     key=("layer_id",),
+    shown=(
+        *("kind", "N", "M", "n_alarms", "status", "step", "lambda_max", "stable_rank", "n_spikes", "spike_p_adj"),
+        *("bulk_ks", "bulk_p", "alpha_hill", "alpha_hill_mp", "rank_loss", "strength", "regime"),
+    ),
     columns=(
         *_columns(
             "str",
