@@ -89,7 +89,8 @@ def fit_figures(
     kept: dict[str, str] = {}
     heavy: dict[str, int] = {}
     for name in names:
-        text = embed({"data": figures[name].data, "layout": figures[name].layout})
+        drawn = {"data": figures[name].data, "layout": figures[name].layout}
+        text = embed(drawn | {"frames": figures[name].frames} if figures[name].frames else drawn)
         size = len(text.encode("utf-8", "replace"))
         if size <= room:
             kept[name] = text

@@ -21,7 +21,7 @@ from querist.results.table import Column, TableSpec
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = ["asset", "draw", "fill", "render", "reproduce", "specification"]
+__all__ = ["asset", "draw", "fill", "prepare", "render", "reproduce", "specification"]
 
 FINDING_ROWS = 2000
 """Findings that a page spells out, about 1000 bytes each; the others are counted and lie in findings.parquet."""
@@ -47,6 +47,12 @@ def render(document: Document, *, reload: int | None = None) -> str:
             return page
         room = max(0, room - over - 20_000)
     raise InvariantBroken(f"the page of {document.layout.title} is {over} bytes too heavy even without figures")
+
+
+def prepare() -> None:
+    """Load what the first page needs (the templates, plotly.js), for those who draw within a limit of time."""
+    _plotly()
+    _environment().get_template("page.html")
 
 
 def draw(template: str, scripts: Iterable[str], **view: Any) -> str:

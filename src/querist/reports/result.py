@@ -46,14 +46,14 @@ class Result:
     _keep: object = field(default=None)
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str]) -> Self:
-        """Read a finished run. Tables are read when they are asked for.
+    def open(cls, folder: str | os.PathLike[str], *, unfinished: bool = False) -> Self:
+        """Read a finished run, or with `unfinished` one that already shows what it has. Tables are read when asked for.
 
-        Raises BadOption for a folder without a run or whose run is not done, CorruptFile for one that lacks files.
+        Raises BadOption for a folder without a run or whose run has no answer yet, CorruptFile for one that lacks files.
         """
         folder = Path(folder)
         header = read_header(folder)
-        if header["status"] != "done":
+        if header["status"] != "done" and not (unfinished and (folder / "summary.json").is_file()):
             raise BadOption(
                 f"The run has no answer: it is {header['status']}",
                 value=str(folder),
@@ -100,7 +100,7 @@ class Result:
 
     @property
     def status(self) -> str:
-        """`done`: a result exists only then."""
+        """`done`; of a run that is watched while it goes on, `running`, `interrupted` or `failed`."""
         return self.header["status"]
 
     @property
@@ -153,7 +153,8 @@ class Result:
         import plotly.graph_objects as go
 
         drawn = self.figures[name]
-        return go.Figure(data=drawn.data, layout={"title": {"text": drawn.title}, **drawn.layout})
+        layout = {"title": {"text": drawn.title}, **drawn.layout}
+        return go.Figure(data=drawn.data, layout=layout, frames=drawn.frames)
 
     def file(self, path: str) -> Path:
         """Where a file lies whose path a table holds (`run:units/...`). Raises BadOption for another text."""

@@ -14,7 +14,7 @@ class Figure:
 
     `name` is its file name without ending; `data` and `layout` are plotly traces and layout as plain JSON values without
     colours of text or background, which the page sets for light and dark; `table` names the table it was drawn from;
-    `caption` says in plain words what it shows and how to read it.
+    `caption` says in plain words what it shows and how to read it; `frames` are plotly's animation frames, where it moves.
     """
 
     name: str
@@ -23,6 +23,7 @@ class Figure:
     data: list[dict[str, Any]]
     layout: dict[str, Any] = field(default_factory=dict)
     table: str | None = None
+    frames: list[dict[str, Any]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """All fields, data and layout as they are: `dataclasses.asdict` would copy every point, 10 ms a figure."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -88,3 +89,36 @@ def compare(
 
     config = CompareConfig.build(**options.model_dump(), base=base, tuned=tuned)
     return carry_out(CompareStudy(), config, common)
+
+
+@app.command
+def watch(
+    run: Path,
+    /,
+    *,
+    once: Annotated[bool, Parameter(negative=())] = False,
+    open: Annotated[bool, Parameter(negative=())] = False,
+    json: Annotated[bool, Parameter(negative=())] = False,
+    quiet: Annotated[bool, Parameter(negative=())] = False,
+    fail_if: tuple[str, ...] = (),
+) -> int:
+    """Follow a training that a Monitor watches: a line per look, and a page that reloads itself, until the training ends.
+
+    Parameters
+    ----------
+    run
+        The folder that the Monitor was given as `out`.
+    once
+        Draw the page of what is there now and end.
+    open
+        Open the page in a browser.
+    json
+        Print the last summary as JSON on standard output and nothing else there.
+    quiet
+        No lines on standard error.
+    fail_if
+        Exit with 3 where this holds at the end, for example 'spikes.verdict == yes'; may be given several times.
+    """
+    from querist.weights.studies.following import watch_run
+
+    return watch_run(run, once=once, show=open, as_json=json, quiet=quiet, fail_if=fail_if)

@@ -14,6 +14,7 @@ __all__ = [
     "CompareOptions",
     "CraftConfig",
     "MatrixOptions",
+    "MonitorConfig",
     "PredictConfig",
     "ScanConfig",
     "ScanOptions",
@@ -216,3 +217,20 @@ class CompareConfig(CompareOptions):
         default="",
         description="The checkpoint after, or an adapter: an address, or what an in-memory source was called.",
     )
+
+
+class MonitorConfig(StudyConfig):
+    """What `weights.Monitor` is told: how often it looks, at which layers, and what it may cost."""
+
+    every: int = Field(default=100, ge=1, description="Steps from one look to the next.")
+    layers: tuple[str, ...] = Field(default=("*",), description="Globs of tensor names to watch.")
+    k: int = Field(default=8, ge=1, le=64, description="Largest singular triplets that are followed.")
+    full_every: int = Field(default=10, ge=1, description="Every so many looks the whole spectrum with its nulls.")
+    max_overhead: float = Field(
+        default=0.02, gt=0, description="Most of the training time that looking may cost, as a share of it."
+    )
+
+    @field_validator("layers", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value

@@ -40,6 +40,10 @@
     for (const name of Object.keys(result)) if (/^[xy]axis\d*$/.test(name)) result[name] = merge(axis, result[name]);
     if (Array.isArray(result.annotations) && result.annotations.length) result.margin = { ...result.margin, t: 34 };
     for (const note of result.annotations ?? []) note.font = { color: ink, ...note.font };
+    const button = { bgcolor: paper, bordercolor: rule, font: { color: ink } };
+    result.sliders = (result.sliders ?? []).map((own) =>
+      merge({ ...button, activebgcolor: rule, tickcolor: muted, currentvalue: { font: { color: ink } } }, own));
+    result.updatemenus = (result.updatemenus ?? []).map((own) => merge(button, own));
     result.height = height;
     if (width) result.width = width;
     else result.autosize = true;
@@ -47,7 +51,7 @@
   };
 
   const paint = (canvas, width) => {
-    const { data, layout } = JSON.parse(document.getElementById(`figure-${canvas.dataset.figure}`).textContent);
+    const { data, layout, frames } = JSON.parse(document.getElementById(`figure-${canvas.dataset.figure}`).textContent);
     const { ink, muted } = { ink: querist.colour("ink"), muted: querist.colour("muted") };
     for (const trace of data)
       if (trace.colorbar) trace.colorbar = merge({ tickfont: { color: muted }, title: { font: { color: ink } } }, trace.colorbar);
@@ -55,7 +59,7 @@
     const height = Number(canvas.dataset.height);
     const own = { ...config, toImageButtonOptions: { filename: canvas.dataset.name, format: "svg" } };
     try {
-      Plotly.react(canvas, data, dress(layout, width, height), own);
+      Plotly.react(canvas, { data, layout: dress(layout, width, height), config: own, ...(frames && { frames }) });
     } catch (error) {
       canvas.textContent = `This figure could not be drawn: ${error.message}`;
     }

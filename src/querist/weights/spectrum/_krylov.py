@@ -28,19 +28,29 @@ class Ritz:
 
 
 def largest_pairs(
-    apply: Callable[[Tensor], Tensor], n: int, k: int, generator: torch.Generator, *, tolerance: float, most: int
+    apply: Callable[[Tensor], Tensor],
+    n: int,
+    k: int,
+    generator: torch.Generator,
+    *,
+    tolerance: float,
+    most: int,
+    start: Float[Tensor, "n b"] | None = None,
+    extra: int = 0,
 ) -> Ritz:
     """The k largest eigenpairs of the positive operator `apply` on R^n, to residuals of `tolerance`·θ.
 
     The basis grows by 16 vectors a step, to at most `most`; what has not converged then comes with the residual it has.
-    New vectors are made orthogonal to all others twice (ghost values appear without), and a direction that is exhausted
-    is replaced by a random one, so that multiple eigenvalues and low ranks are found in full.
+    `start`: where to begin, filled up to 16 vectors by random ones. `extra`: so many pairs more are returned, as far as they
+    have converged by then. New vectors are made orthogonal to all others twice (ghost values appear without), and a
+    direction that is exhausted is replaced by a random one, so that multiple eigenvalues and low ranks are found in full.
     """
-    most = min(n, max(most, k))
+    most = min(n, max(most, k + extra))
+    given = torch.empty(n, 0, dtype=torch.float64) if start is None else start.double()[:, :most]
     basis = torch.zeros(most, n, dtype=torch.float64)  # rows are vectors: a growing prefix stays contiguous
     T = torch.zeros(most, most, dtype=torch.float64)
-    start = torch.randn(n, min(BLOCK, most), generator=generator, dtype=torch.float64)
-    block, done, next_check, last = torch.linalg.qr(start).Q, 0, k, None
+    fresh = torch.randn(n, max(0, min(BLOCK, most) - given.shape[1]), generator=generator, dtype=torch.float64)
+    block, done, next_check, last = torch.linalg.qr(torch.cat([given, fresh], dim=1)).Q, 0, k + extra, None
     while True:
         b = block.shape[1]
         basis[done : done + b] = block.T
@@ -59,11 +69,12 @@ def largest_pairs(
             settled = last is not None and bool((values - last <= tolerance * values.abs()).all())
             if settled or done == most:
                 values, S = torch.linalg.eigh(T[:done, :done])
-                values, S = values.flip(0)[:k], S.flip(1)[:, :k]
+                values, S = values.flip(0)[: k + extra], S.flip(1)[:, : k + extra]
                 residual = torch.linalg.vector_norm(Y @ S[done - b : done], dim=0)
-                if done == most or bool((residual <= tolerance * values.clamp_min(1e-14 * float(values[0]))).all()):
+                small = residual <= tolerance * values.clamp_min(1e-14 * float(values[0]))
+                if done == most or bool(small[:k].all()):
                     return Ritz(values, known.T @ S, residual, done)
-            last, next_check = values, int(done * _GROWTH) + 1
+            last, next_check = values[:k], int(done * _GROWTH) + 1
         block = _next_block(Y, known, min(BLOCK, most - done), generator, float(T.diagonal().abs().max()))
 
 

@@ -22,6 +22,17 @@ from querist.weights.tables.laboratory import (
     STEPS,
     WEIGHTS_HIST,
 )
+from querist.weights.tables.monitor import (
+    ALARMS,
+    EVENTS,
+    HISTOGRAMS,
+    MONITOR_TABLES,
+    NULL_COPIES,
+    TOP_VALUES,
+    TRACE,
+    UPDATE_OVERLAPS,
+    WATCHED,
+)
 from querist.weights.tables.scan import (
     ADVICE,
     CURVES,
@@ -35,6 +46,7 @@ from querist.weights.tables.scan import (
 
 __all__ = [
     "ADVICE",
+    "ALARMS",
     "ANGLES",
     "COMPARED",
     "COMPARE_TABLES",
@@ -44,7 +56,11 @@ __all__ = [
     "DELTA_OVERLAPS",
     "DELTA_SPECTRA",
     "ENTRIES",
+    "EVENTS",
+    "HISTOGRAMS",
     "LAYERS",
+    "MONITOR_TABLES",
+    "NULL_COPIES",
     "NULL_DRAWS",
     "OBSERVED",
     "OVERLAPS",
@@ -56,6 +72,10 @@ __all__ = [
     "SPECTRA",
     "STEPS",
     "STEP_SPECTRA",
+    "TOP_VALUES",
+    "TRACE",
     "UNMATCHED",
+    "UPDATE_OVERLAPS",
+    "WATCHED",
     "WEIGHTS_HIST",
 ]
