@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +19,11 @@ from querist.runs.study import Study, StudyConfig
 if TYPE_CHECKING:
     from querist.reports.result import Result
 
-__all__ = ["EXIT_GATE", "CommonOptions", "carry_out"]
+__all__ = ["EXIT_GATE", "TYPED", "CommonOptions", "carry_out"]
 
 EXIT_GATE = 3
+TYPED: ContextVar[tuple[str, ...] | None] = ContextVar("typed", default=None)
+"""The words of the command line that is being carried out: what run.json records."""
 
 
 @Parameter(name="*")
@@ -61,6 +64,7 @@ def carry_out(study: Study[Any], config: StudyConfig, common: CommonOptions) -> 
         resume=common.resume,
         progress=False if common.quiet else None,
         mlflow=common.mlflow,
+        argv=TYPED.get(),
     )
     outcomes = gates.evaluate(wanted, result.findings, result.summary)
     if common.json:
