@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import html
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ from tests.harness import Bad, check_bad_input
 
 from querist.cli import main
 from querist.sources.datasets.matrices import sample_network, spiked
+from querist.weights import scan
 
 
 @pytest.fixture
@@ -111,6 +114,21 @@ def test_a_folder_that_holds_a_run_is_refused_and_resumed(checkpoint, tmp_path, 
     check_bad_input([Bad([*argv, "--resume", "--seed", "3"], 2, ["seed"])])
     np.savez(checkpoint, **{**sample_network(side=32), "spiked.weight": spiked(64, 32, seed=9)})
     check_bad_input([Bad([*argv, "--resume"], 2, ["spiked.weight"])])
+
+
+def test_a_run_keeps_its_command_line_and_the_report_shows_it(checkpoint, tmp_path):
+    out = tmp_path / "run"
+    typed = ["weights", "scan", str(checkpoint), "--nulls", "shuffle", "--quiet"]
+    argv = [*typed[:3], "--out", str(out), *typed[3:]]
+    assert main(argv) == 0
+    assert json.loads((out / "run.json").read_text("utf-8"))["argv"] == argv
+    again = shlex.join(["querist", *typed])
+    assert f"<code>{html.escape(again)}</code>" in (out / "report.html").read_text("utf-8")
+    assert main([*argv, "--resume"]) == 0  # a later sitting leaves what was typed first
+    assert json.loads((out / "run.json").read_text("utf-8"))["argv"] == argv
+    scan(checkpoint, out=tmp_path / "asked", nulls=())  # asked by a program: nothing was typed
+    assert json.loads((tmp_path / "asked" / "run.json").read_text("utf-8"))["argv"] is None
+    assert "querist weights scan" in (tmp_path / "asked" / "report.html").read_text("utf-8")
 
 
 def test_unbuilt_engines_say_so(checkpoint, tmp_path):

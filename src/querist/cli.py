@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from querist import __version__
 from querist.errors import QueristError
+from querist.reports.command import TYPED
 
 __all__ = ["ROOMS", "app", "main"]
 
@@ -45,6 +46,7 @@ EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 done, 1 failed, 2 bad input or usage, 3 a gate, 130 interrupted."""
     tokens = list(sys.argv[1:] if argv is None else argv)
+    before = TYPED.set(tuple(tokens))
     try:
         code = app(tokens, exit_on_error=False, print_error=False)
     except QueristError as error:
@@ -63,6 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception:
         traceback.print_exc()
         return _say("This is a defect of querist; please report it with the lines above.", EXIT_FAILED)
+    finally:
+        TYPED.reset(before)
     return code if isinstance(code, int) else 0
 
 

@@ -309,6 +309,8 @@ def test_an_undeclared_question_is_shown_under_its_id(sample):
 
 def test_commands_can_be_typed_again():
     assert reproduce(header(argv=["weights", "scan", "a b", "--farms"])) == "querist weights scan 'a b' --farms"
+    folder = ["weights", "scan", "a", "--out", "b c", "--resume", "--out=d", "--farms"]
+    assert reproduce(header(argv=folder)) == "querist weights scan a --farms"
     config = {"model": ["m1", "m2"], "target": "b.npz", "eta": [0.1, 1.0], "seed": 3, "rate": None, "on": True}
     made = reproduce(header(room="features", command="rank", config=config))
     assert made == "querist features rank m1 m2 --target b.npz --eta 0.1 --eta 1.0 --seed 3 --on"

@@ -35,6 +35,14 @@ def contents(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def test_the_command_line_is_kept_without_passwords(tmp_path):
+    argv = ["a", "b@c", "--mlflow", "https://me:secret@host/x", "hf:o/n@v"]
+    asked(tmp_path / "run", CONFIG, argv=argv)
+    assert read_header(tmp_path / "run")["argv"] == ["a", "b@c", "--mlflow", "https://host/x", "hf:o/n@v"]
+    asked(tmp_path / "other", CONFIG)
+    assert read_header(tmp_path / "other")["argv"] is None
+
+
 def test_a_folder_that_holds_a_run_is_refused_and_left_alone(tmp_path):
     folder = tmp_path / "run"
     asked(folder, CONFIG)

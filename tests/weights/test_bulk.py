@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from querist.errors import BadOption, NumericalFailure, ShapeMismatch
 from querist.sources.datasets.matrices import gaussian, spiked
+from querist.sources.tensors import open_source
+from querist.statistics import stream
 from querist.weights.errors import InvalidSpectrum
-from querist.weights.nulls import bulk_p, fit_mp, mp_quantiles, tw_edge
+from querist.weights.nulls import beyond_copies, bulk_p, fit_mp, mp_quantiles, tw_edge
 from querist.weights.nulls._simulate import wishart_eigenvalues
+from querist.weights.spectrum import esd, matrices
 
 
 def spectrum(W):
@@ -203,3 +208,52 @@ def test_pooled_slices_keep_the_level(N, M, count):
         pooled = np.sort(np.concatenate([wishart_eigenvalues(N, M, rng) for _ in range(count)]))
         p.append(fit_mp(pooled, (N, M), count=count).bulk_p)
     assert np.mean(np.array(p) < 0.01) <= 0.015
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("out", "inputs", "kernel", "grid"),
+    [(32, 32, (3, 3), (8, 8)), (64, 32, (3, 3), (16, 16)), (64, 48, (5, 5), (8, 8)), (32, 32, (1, 1), (8, 8))],
+)
+def test_noise_in_a_kernel_keeps_the_level_of_its_operator(out, inputs, kernel, grid):
+    """Order one and as many matrices as the kernel has positions: between a tenth of the level (complex frequencies
+    stray less) and the level. As many as there are frequencies would reject none, or every operator of a 1 x 1 kernel."""
+    frequencies, positions, runs = math.prod(grid), math.prod(kernel), 400
+    edge, known, counted = [], [], []
+    for run in range(runs):
+        weight = stream(run, "operator", out, inputs, kernel, grid).standard_normal((out, inputs, *kernel))
+        (matrix,), _ = matrices(open_source({"c.weight": weight.astype(np.float32)}).refs, conv="operator", grid=grid)
+        assert (matrix.count, matrix.independent) == (frequencies, min(positions, frequencies))
+        evals = esd(matrix).evals
+        fit = fit_mp(evals, (out, inputs), count=frequencies, independent=matrix.independent)
+        edge.append(evals[-1] > fit.tw95)
+        known.append(fit.bulk_p)
+        counted.append(fit_mp(evals, (out, inputs), count=frequencies))
+    assert 0.005 <= np.mean(edge) <= 0.05 + 0.025
+    assert np.mean(np.array(known) < 0.05) <= 0.05 + 0.025
+    assert np.mean([fit.n_spikes_tw95 > 0 for fit in counted]) <= 0.02
+    if positions == 1:
+        assert np.mean([fit.bulk_p < 0.01 for fit in counted]) == 1
+
+
+@given(count=st.integers(1, 9), independent=st.integers(1, 9))
+def test_copies_of_one_spectrum_are_judged_as_one(count, independent):
+    evals = np.sort(np.concatenate([spectrum(gaussian(40, 60, seed=i)) for i in range(count)]))
+    one = fit_mp(evals, (40, 60), count=count)
+    again = fit_mp(np.repeat(evals, 2), (40, 60), count=2 * count, independent=count)
+    assert again.bulk_p == pytest.approx(one.bulk_p, rel=0.2, abs=0.01)
+    assert again.bulk_ks == pytest.approx(2 * one.bulk_ks, rel=0.05)
+    assert (again.tw95, again.tw99) == pytest.approx((one.tw95, one.tw99), rel=1e-3)
+    assert again.ks_sd == pytest.approx(2 * one.ks_sd)
+    limited = fit_mp(evals, (40, 60), count=count, independent=independent)
+    assert limited.independent == min(count, independent)
+    assert limited.tw95 <= one.tw95 * (1 + 1e-9)
+
+
+def test_being_one_more_copy():
+    """Student's t by hand: three copies of mean 2 whose spread .1 is taken to be .37."""
+    p = beyond_copies(3.0, [1.9, 2.0, 2.1])
+    assert p == pytest.approx(stats.t.sf(1 / (0.37 * math.sqrt(4 / 3)), 2))
+    assert beyond_copies(3.0, [1.0, 2.0, 3.0]) == pytest.approx(stats.t.sf(1 / math.sqrt(4 / 3), 2))
+    assert beyond_copies(2.0, [1.9, 2.0, 2.1]) == pytest.approx(0.5)
+    assert beyond_copies(3.0, [1.9, 2.0, 2.1], 1.0) > p

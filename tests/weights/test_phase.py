@@ -53,8 +53,10 @@ def copies(**change) -> SpikeTest:
     return replace(known, **change)
 
 
-def tail(n_tail: int = 120, exponential=(30.0, 1e-6), lognormal=(0.1, 0.9)) -> SimpleNamespace:
-    return SimpleNamespace(n_tail=n_tail, ratios={"exponential": exponential, "lognormal": lognormal})
+def tail(n_tail: int = 120, exponential=(30.0, 1e-6), lognormal=(0.1, 0.9), ambiguous=False) -> SimpleNamespace:
+    return SimpleNamespace(
+        n_tail=n_tail, ratios={"exponential": exponential, "lognormal": lognormal}, ambiguous=ambiguous
+    )
 
 
 def judged(*, rank_loss: int | None = 0, mp=None, spikes=None, fit=None) -> Phase:
@@ -136,7 +138,11 @@ def test_the_smallest_margin_decides_whether_anything_can_be_said():
     ("given", "why"),
     [
         ({"mp": bulk(1e-9, 30.0), "fit": tail(), "spikes": copies(fits={})}, "copies with random signs"),
-        ({"mp": bulk(1e-9, 30.0), "fit": SimpleNamespace(n_tail=120, ratios={})}, "likelihood ratios"),
+        (
+            {"mp": bulk(1e-9, 30.0), "fit": SimpleNamespace(n_tail=120, ratios={}, ambiguous=False)},
+            "likelihood ratios",
+        ),
+        ({"mp": bulk(1e-9, 30.0), "fit": tail(ambiguous=True)}, "start elsewhere"),
         (
             {"spikes": copies(lambda_max=1300.0, n_spikes=1, verdict="cannot say", reason="only the null shuffle")},
             "only the null shuffle",
@@ -148,6 +154,12 @@ def test_missing_evidence_points_but_does_not_decide(given, why):
     assert found.label is not None
     assert not found.decided
     assert why in found.because
+
+
+def test_a_tail_with_no_one_start_stays_a_heavy_tail_that_is_not_decided():
+    found = judged(mp=bulk(1e-9, 30.0), fit=tail(ambiguous=True))
+    assert (found.label, found.decided) == ("heavy-tailed", False)
+    assert judged(mp=bulk(1e-9, 30.0), fit=tail(n_tail=20, ambiguous=True)).label == "bulk-decay"
 
 
 def test_without_a_bulk_there_is_no_phase_but_collapse():

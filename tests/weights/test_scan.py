@@ -135,11 +135,13 @@ def test_same_seed_same_numbers_and_layers_do_not_depend_on_their_neighbours():
     assert not scan(network, seed=1).table["shuffle_distance"].equals(whole["shuffle_distance"])
 
 
-def test_progress_is_called_once_per_unit():
+def test_progress_is_called_once_per_layer():
+    network = {f"layer{i}": gaussian(40, 30, seed=i) for i in range(10)}
     calls = []
-    network = {f"layer{i}": gaussian(600, 600, seed=i) for i in range(3)}
-    scan(network, nulls=(), progress=lambda done, total, key: calls.append((done, total)))
-    assert [done for done, _ in calls if done] == list(range(1, calls[-1][1] + 1))
+    scan(network, nulls=(), progress=lambda *call: calls.append(call))
+    assert [call[:2] for call in calls] == [(i, 10) for i in range(1, 11)]
+    assert {key for *_, key in calls} == set(network)
+    assert len(ScanStudy(network).units(ScanConfig(nulls=()), "layers", {})) < 10  # several layers are one unit
 
 
 def test_nothing_is_logged(caplog):
@@ -314,6 +316,57 @@ def test_an_approximated_layer_is_tested_by_what_was_asked_for(rank_replicas):
     assert row["status"] == "approximate"
     assert row["n_spikes"] == 1
     assert verdicts(result, "spikes")["w"] == ("yes" if rank_replicas else "cannot say")
+
+
+@pytest.mark.parametrize("nulls", [(), ("shuffle", "signflip")])
+def test_an_approximated_layer_is_read_in_blocks_and_whole_only_for_its_copies(monkeypatch, nulls):
+    from querist.weights.spectrum import LayerMatrix
+    from querist.weights.studies import measure
+
+    loads = []
+    load = LayerMatrix.load
+    monkeypatch.setattr(LayerMatrix, "load", lambda self: loads.append(self.layer_id) or load(self))
+    W = {"w": spiked(160, 96, strengths=(4.0,))}
+    whole = rows(scan(W, approx="always", nulls=nulls))["w"]
+    assert len(loads) == 1
+    monkeypatch.setattr(measure, "STREAM_BYTES", 0)
+    streamed = rows(scan(W, approx="always", nulls=nulls))["w"]
+    assert len(loads) == 1 + bool(nulls)
+    for column in whole.keys() - {"seconds"}:
+        one, other = streamed[column], whole[column]
+        assert one == (pytest.approx(other, rel=1e-6) if isinstance(other, float) else other), column
+    W["w"][70, 3] = np.nan
+    row = scan(W, approx="always", nulls=nulls).table.to_dicts()[0]
+    assert (row["status"], "the first at (70, 3)" in row["reason"]) == ("nonfinite", True)
+
+
+def test_sides_up_to_8192_are_exact_unless_asked_for():
+    assert ScanConfig().exact_side == 8192
+    W = {"w": gaussian(80, 70)}
+    assert scan(W, nulls=(), exact_side=70).table["method"][0] == "gram-float64"
+    assert scan(W, nulls=(), exact_side=64).table["method"][0] == "slq+topk"
+    assert scan(W, nulls=(), exact_side=64, approx="never").table["method"][0] == "gram-float64"
+
+
+@pytest.mark.slow
+def test_a_large_low_rank_matrix_with_noise_goes_by_its_largest_values():
+    """4096 x 4096, rank 30 and noise: whole spectra of such matrices were where a scan hung."""
+    W = 40 * low_rank(4096, 4096, rank=30) + gaussian(4096, 4096)
+    result = scan({"w": W}, approx="always")
+    row = rows(result)["w"]
+    assert (row["method"], row["status"]) == ("slq+topk", "approximate")
+    assert row["n_tail"] <= 256
+    assert row["n_spikes"] == row["n_spikes_tw"] == 30
+    assert verdicts(result, "spikes")["w"] == "yes"
+    assert row["rank"] is None
+    assert row["bulk_p"] is None
+    assert "256 largest eigenvalues are exact" in row["reason"]
+    spectrum = result.tables["spectra"].filter(pl.col("kind") == "real")
+    assert spectrum.height == 4096
+    assert spectrum["eigenvalue"].is_sorted()
+    # σ of the noise from ‖W‖_F² less the spikes; the edge of its bulk by the law.
+    assert row["sigma_mp"] == pytest.approx(1.0, rel=0.02)
+    assert row["log_norm"] == pytest.approx(np.log10(np.sum(W.astype(np.float64) ** 2)), abs=1e-6)
 
 
 def test_input_arrays_are_not_changed():

@@ -14,6 +14,7 @@ from scipy import stats
 
 from querist.errors import BadOption, NonFinite, ShapeMismatch
 from querist.sources.datasets.matrices import gaussian, inverse_wishart, low_rank, spiked
+from querist.sources.tensors import open_source
 from querist.weights.spectrum import esd, slq
 from querist.weights.spectrum._krylov import largest_pairs
 from querist.weights.spectrum._operator import GramOperator
@@ -71,6 +72,33 @@ def test_top_values_are_exact_and_the_rest_lies_within_its_bars(name):
     assert found.evals.size == 600
     assert (np.diff(found.evals) >= 0).all()
     assert np.array_equal(found.evals[-64:], found.top)
+
+
+@pytest.mark.real_models
+@pytest.mark.parametrize(
+    "name",
+    [
+        "embeddings.position_embeddings.weight",
+        "encoder.layer.0.attention.self.query.weight",
+        "encoder.layer.0.intermediate.dense.weight",
+        "encoder.layer.3.attention.self.value.weight",
+        "encoder.layer.5.output.dense.weight",
+        "pooler.dense.weight",
+    ],
+)
+def test_so_it_is_on_trained_weights(name):
+    W = open_source("minilm-l6")[name].load()
+    exact = esd(W).evals
+    found = slq(W, k=32, probes=16, steps=96)
+    assert found.top.size == 32
+    assert (np.abs(found.top - exact[-32:]) <= found.top_error + 1e-13 * exact[-1]).all()
+    assert found.trace == pytest.approx(exact[:-32].sum(), abs=found.trace_error + 1e-9 * exact.sum())
+    x = np.concatenate([np.linspace(0, exact[-1], 300), np.quantile(exact, np.linspace(0.005, 0.995, 100))])
+    value, half = found.cdf(x)
+    off = np.abs(value - np.searchsorted(exact, x, side="right") / exact.size)
+    assert np.mean(off <= half + 1e-12) >= 0.95
+    assert (off <= 2 * half + 1e-12).all()
+    assert half.max() < 0.1
 
 
 def test_the_density_of_a_large_gaussian_is_marchenko_pasturs():

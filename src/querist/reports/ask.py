@@ -43,12 +43,14 @@ def ask(
     resume: bool = False,
     progress: Report | bool | None = None,
     mlflow: str | None = None,
+    argv: Sequence[str] | None = None,
 ) -> Result:
     """Carry out a study, in memory or in the run folder `out`, and return its answer.
 
     In memory nothing is written and inputs are not fingerprinted. `progress`: a callable (done, total, key), None for a
-    bar on standard error, False for silence. Raises what `study.check` and `Run` raise, UnitsFailed where units raised,
-    KeyboardInterrupt where the run was interrupted (by Ctrl-C or SIGTERM); a run folder is kept and can be resumed.
+    bar on standard error, False for silence. `argv`: the command line, where one was typed. Raises what `study.check` and
+    `Run` raise, UnitsFailed where units raised, KeyboardInterrupt where the run was interrupted (by Ctrl-C or SIGTERM); a
+    run folder is kept and can be resumed.
     """
     if mlflow is not None:
         raise MissingExtra("Logging to MLflow is not built yet in this version", value=mlflow, mend="Leave it out")
@@ -60,7 +62,7 @@ def ask(
     if out is None:
         return _in_memory(study, config, engine, engine_for, report)
     with Run(Path(out), resume=resume) as run, _terminable():
-        run.begin(header(study, config, engine, study.inputs(config)))
+        run.begin(header(study, config, engine, study.inputs(config), argv))
         if run.header["status"] == "done":
             return Result.open(run.folder)
         tables = carry(study, config, run, engine_for, report)

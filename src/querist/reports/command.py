@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +17,11 @@ from querist.results import gates
 from querist.results.finding import Finding
 from querist.runs.study import Study, StudyConfig
 
-__all__ = ["EXIT_GATE", "CommonOptions", "Told", "carry_out", "closing_words", "default_folder"]
+__all__ = ["EXIT_GATE", "TYPED", "CommonOptions", "Told", "carry_out", "closing_words", "default_folder"]
 
 EXIT_GATE = 3
+TYPED: ContextVar[tuple[str, ...] | None] = ContextVar("typed", default=None)
+"""The words of the command line that is being carried out: what run.json records."""
 
 
 @Parameter(name="*")
@@ -59,6 +62,7 @@ def carry_out(study: Study[Any], config: StudyConfig, common: CommonOptions) -> 
         resume=common.resume,
         progress=False if common.quiet else None,
         mlflow=common.mlflow,
+        argv=TYPED.get(),
     )
     outcomes = gates.evaluate(wanted, result.findings, result.summary)
     if common.json:

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -90,9 +90,9 @@ def specification(document: Document, name: str) -> TableSpec:
 
 
 def reproduce(header: Mapping[str, Any]) -> str:
-    """The command line that asks the same again."""
+    """The command line that asks the same again: as it was typed, but for the folder, which is taken; else from the config."""
     if header.get("argv"):
-        return shlex.join(["querist", *map(str, header["argv"])])
+        return shlex.join(["querist", *_without_folder([str(word) for word in header["argv"]])])
     config = dict(header.get("config") or {})
     words = ["querist", str(header["room"]), str(header["command"])]
     for name in POSITIONAL:
@@ -110,6 +110,16 @@ def reproduce(header: Mapping[str, Any]) -> str:
         elif value is not None and (name, value) != ("device", "auto"):
             words += [flag, str(value)]
     return shlex.join(words)
+
+
+def _without_folder(argv: Sequence[str]) -> Iterator[str]:
+    """The words without --out and --resume: the folder they name holds the answer already."""
+    words = iter(argv)
+    for word in words:
+        if word == "--out":
+            next(words, None)
+        elif word != "--resume" and not word.startswith("--out="):
+            yield word
 
 
 def _scripts(document: Document) -> list[str]:

@@ -98,7 +98,8 @@ def carry(
             worker = movable if engine.crosses and movable is not None else study
             work = Work(worker, config, stage, store.scratch, store.keep)
             title = f"{study.room} {study.command}" + (f", {stage}" if len(study.stages) > 1 else "")
-            with Progress(title, len(units), len(units) - len(pending), report) as progress:
+            total, left = _counted(units), _counted(pending)
+            with Progress(title, total, total - left, report) as progress:
                 failures = _stage(engine, work, pending, store, progress)
             if failures:
                 raise _failed(stage, units, failures, store) from next(iter(failures.values())).cause
@@ -112,13 +113,19 @@ def carry(
 def _stage(engine: Engine, work: Work, units: Sequence[Unit], store: Store, progress: Progress) -> dict[str, Outcome]:
     """Do these units and keep them; the failed ones by key."""
     failures: dict[str, Outcome] = {}
+    parts = {unit.key: unit.parts or (unit.key,) for unit in units}
     with closing(cast("Generator[Outcome, None, None]", engine.map(work, units))) as outcomes:
         for outcome in outcomes:
             store.commit(work.stage, outcome)
             if outcome.error is not None:
                 failures[outcome.key] = outcome
-            progress.advance(outcome.key)
+            for part in parts[outcome.key]:
+                progress.advance(part)
     return failures
+
+
+def _counted(units: Sequence[Unit]) -> int:
+    return sum(len(unit.parts) or 1 for unit in units)
 
 
 def join(study: Study[Any], parts: Mapping[str, Sequence[pl.DataFrame]]) -> dict[str, pl.DataFrame]:

@@ -14,11 +14,11 @@ EVERY = 10.0
 """Seconds between two lines where standard error is no terminal."""
 
 Report = Callable[[int, int, str], None]
-"""`report(done, total, key)`: called once after each unit of a stage, in the order in which they end."""
+"""`report(done, total, key)`: called once for each part of a unit when it has ended, in the order in which units end."""
 
 
 class Progress:
-    """Counts the units of a stage. `report`: a callable; None for the bar or the lines; False for silence."""
+    """Counts the parts of a stage's units. `report`: a callable; None for the bar or the lines; False for silence."""
 
     def __init__(self, title: str, total: int, done: int = 0, report: Report | bool | None = None):
         self.title, self.total, self.done = title, total, done
@@ -31,7 +31,7 @@ class Progress:
         return self
 
     def advance(self, key: str) -> None:
-        """One more unit has ended."""
+        """One more part has ended."""
         self.done += 1
         if self._call is not None:
             self._call(self.done, self.total, key)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -22,9 +23,18 @@ SCHEMA = "querist.run/1"
 _PACKAGES = ("querist", "torch", "numpy", "scipy", "scikit-learn", "polars", "pyarrow", "safetensors", "accelerate")
 
 
-def header(study: Study[Any], config: StudyConfig, engine: str, inputs: Mapping[str, str]) -> dict[str, Any]:
-    """The content of run.json at a run's beginning."""
-    argv = study.argv(config)
+_LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
+
+
+def header(
+    study: Study[Any], config: StudyConfig, engine: str, inputs: Mapping[str, str], argv: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """The content of run.json at a run's beginning.
+
+    argv: the words behind `querist` as they were typed; None where a program asked, which records what the study says.
+    A name and password in an address are left out: reports are handed on.
+    """
+    words = study.argv(config) if argv is None else argv
     return {
         "schema": SCHEMA,
         "room": study.room,
@@ -34,7 +44,7 @@ def header(study: Study[Any], config: StudyConfig, engine: str, inputs: Mapping[
         "status": "running",
         "seed": config.seed,
         "config": plain(config.model_dump(mode="json")),
-        **({} if argv is None else {"argv": list(argv)}),
+        "argv": None if words is None else [_LOGIN.sub("", word) for word in words],
         "engine": engine,
         "started": now(),
         "finished": None,

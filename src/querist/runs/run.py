@@ -107,7 +107,7 @@ class Run:
                 for name, old, new in _differences(found["versions"], header["versions"])
             ]
             self._before = float(found["seconds"])
-            self.header["started"] = found["started"]
+            self.header |= {"started": found["started"], "argv": found.get("argv")}
             if found["status"] == "done" and all((self.folder / name).exists() for name in PRODUCTS):
                 self.header = found
                 return

@@ -72,13 +72,15 @@ class Unit:
     """One independent piece of a study.
 
     `key` is stable and unique within its stage; `payload` plain JSON values; `cost` an estimate in seconds on one core;
-    `threads` the number of threads it may use (1 unless the study asks for more).
+    `threads` the number of threads it may use (1 unless the study asks for more); `parts` what progress counts it as,
+    such as the layers that it measures: itself where empty.
     """
 
     key: str
     payload: Mapping[str, Any] = field(default_factory=dict)
     cost: float = 0.0
     threads: int = 1
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,9 @@ TRAINED = Question(
     ask="Did training leave anything in this matrix?",
     unit="distance",
     null="the distance between two shuffled copies of the same matrix",
-    rule="Yes where the spectrum is farther from its shuffled copies than any two copies are from each other, or where "
-    "spikes or bulk say yes; no where all three lie inside their nulls; fewer than 16 eigenvalues: cannot say.",
+    rule="Yes where the spectrum is farther from its shuffled copies than any two copies are from each other, its whole "
+    "interval beyond the largest of these distances (three copies or more), or where spikes or bulk say yes; no where all "
+    "three lie inside their nulls; fewer than 16 eigenvalues: cannot say.",
     welcome="yes",
 )
 SPIKES = Question(
@@ -46,7 +47,8 @@ BULK = Question(
     ask="Does the bulk of the spectrum depart from the Marchenko–Pastur law?",
     unit="N·KS",
     null="the same statistic of Gaussian matrices of this shape, and of sign-flipped copies",
-    rule="Yes where p < .01 and the statistic exceeds that of every sign-flipped copy; no where p > .05; else cannot say.",
+    rule="Yes where p < .01 and the statistic exceeds that of every sign-flipped copy (two or more) and is not one more of "
+    "them (p ≤ .025 by their mean and spread); no where p > .05; else cannot say.",
 )
 HEAVY_TAIL = Question(
     id="weights.heavy-tail",
@@ -54,7 +56,7 @@ HEAVY_TAIL = Question(
     unit="exponent",
     null="the exponent that the same fit gives on the Marchenko–Pastur law and on shuffled copies",
     rule="Yes where the bulk is rejected and a power law on at least 50 eigenvalues beats the exponential and is not "
-    "beaten by the lognormal; no where the bulk is accepted; short tails, ties of D or an equal lognormal: cannot say.",
+    "beaten by the lognormal; no where the bulk is accepted; short tails, other xmins that fit as well, or an equal lognormal: cannot say.",
 )
 COLLAPSE = Question(
     id="weights.collapse",
@@ -76,7 +78,7 @@ TRAPS = Question(
     id="weights.traps",
     ask="Do single extreme entries make outliers, rather than correlation?",
     unit="ratio",
-    null="1: a shuffled copy's largest eigenvalue at its own fitted edge",
+    null="1: a shuffled copy's largest eigenvalue at its own fitted edge, mean over copies",
     rule="Yes where every shuffled copy has an eigenvalue beyond its own .99 Tracy–Widom edge; no where none has.",
     welcome="no",
 )

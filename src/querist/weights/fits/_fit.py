@@ -17,7 +17,7 @@ from querist.weights.fits._likelihood import Comparison
 from querist.weights.fits._pruned import NEAR, Tail, distances
 from querist.weights.fits._zeta import Zeta, zeta_sum
 
-__all__ = ["Candidates", "PLFit", "ccdf_fit", "density_fit"]
+__all__ = ["Candidates", "PLFit", "ccdf_fit", "density_fit", "finger_words"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +119,11 @@ class PLFit:
             f"{told}; the next minimum is xmin {minima.xmin[1]:.4g} (exponent {minima.alpha[1]:.3g}, "
             f"{minima.n_tail[1]} values, distance {minima.D[1]:.3g})."
         )
+
+
+def finger_words(finger: int) -> str:
+    """What is said of so many topmost values that stand apart; it matters only where the tail is held to be a power law."""
+    return f"The {finger} largest values crowd together or stand apart from the law: a finger."
 
 
 def ccdf_fit(fit: PLFit, x: ArrayLike) -> Float[np.ndarray, "..."]:

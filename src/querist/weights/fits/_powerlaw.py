@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from querist.errors import BadOption
 from querist.weights.errors import InvalidSpectrum
 from querist.weights.fits._bounded import bounded
-from querist.weights.fits._fit import Candidates, PLFit
+from querist.weights.fits._fit import Candidates, PLFit, finger_words
 from querist.weights.fits._grid import grid_search
 from querist.weights.fits._ladder import Values, build, log_ratio, positive
 from querist.weights.fits._likelihood import alternative_names, compare_tail, incomparable
@@ -223,7 +223,7 @@ def _told(
         finger = fingers(np.log(x[-min(n_tail, MOST + 1) :]), slope)
         early = ends_early(-float(ladder.log[i]), slope, n_tail)
         if finger:
-            warnings += (f"The {finger} largest values crowd together or stand apart from the law: a finger.",)
+            warnings += (finger_words(finger),)
         if early < EARLY:
             warnings += (
                 f"The tail ends at {x[-1]:.4g}, where the law would go on (p {early:.1g}): an upper bound (xmax) or another "

@@ -1,6 +1,6 @@
 """What a spectrum would look like with nothing to find: laws, resampled matrices, tests."""
 
-from querist.weights.nulls._bulk import MPFit, bulk_p, fit_mp
+from querist.weights.nulls._bulk import MPFit, beyond_copies, bulk_p, fit_mp
 from querist.weights.nulls._distance import ShuffleDistance, jensen_shannon, shuffle_distance
 from querist.weights.nulls._lanczos import top_eigenvalue
 from querist.weights.nulls._marchenko_pastur import mp_cdf, mp_edges, mp_moment, mp_pdf, mp_quantile, mp_quantiles
@@ -20,6 +20,7 @@ __all__ = [
     "Round",
     "ShuffleDistance",
     "SpikeTest",
+    "beyond_copies",
     "bulk_p",
     "fit_mp",
     "full_replicas",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,13 +15,15 @@ from querist.weights.errors import InvalidSpectrum
 from querist.weights.nulls._marchenko_pastur import mp_cdf, mp_edges, mp_quantile, mp_quantiles
 from querist.weights.nulls._tracy_widom import TABLES, tw_edge
 
-__all__ = ["MPFit", "bulk_ks", "bulk_p", "fit_mp", "table_terms"]
+__all__ = ["KS_SD", "MPFit", "beyond_copies", "bulk_ks", "bulk_p", "fit_mp", "table_terms"]
 
 LOW, HIGH = 0.1, 0.8
 """Ranks on which the scale is fitted: the lowest tenth bends with the smallest deviation, the top fifth with spikes."""
 ROUNDS, FEWEST = 20, 5
 SMALLEST, LARGEST = 8, 1024
 """N of the simulated bulk distances."""
+KS_SD = 0.37
+"""Standard deviation of N·sup|F − F_MP| of one Gaussian matrix: a quarter between its .95 and .99 points at N = 50 to 400."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class MPFit:
     largest eigenvalue of noise of this size. n_spikes_tw95, n_spikes_tw99: eigenvalues above them. softrank: λ₊ over the
     larger of λ₊ and λ_max, in (0, 1]. bulk_ks: N·sup|F − F_MP| of what is left without the spikes; bulk_p its p value under
     Gaussian entries, extrapolated in ln N where bulk_extrapolated (N over 1024). rounds: how often the scale was fitted.
+    pooled: how many matrices; independent: how many independent ones these amount to. ks_sd: standard deviation of bulk_ks under
+    Gaussian entries.
     """
 
     sigma2: float
@@ -46,10 +51,22 @@ class MPFit:
     bulk_p: float
     rounds: int
     bulk_extrapolated: bool = False
+    independent: int = 1
+    pooled: int = 1
+
+    @property
+    def ks_sd(self) -> float:
+        """Of bulk_ks: deviations of independent matrices add up like their square root, those of dependent ones are the same."""
+        return KS_SD * self.pooled / math.sqrt(self.independent)
 
 
-def fit_mp(evals: Float[np.ndarray, "N"], shape: tuple[int, int], *, count: int = 1) -> MPFit:
+def fit_mp(
+    evals: Float[np.ndarray, "N"], shape: tuple[int, int], *, count: int = 1, independent: int | None = None
+) -> MPFit:
     """Fit the law to ascending unnormalised eigenvalues of a matrix of this shape, or of `count` of them together.
+
+    independent: how many independent matrices these amount to, by default all. A convolution operator has one complex
+    matrix for each frequency, all made of the kernel's few positions: no more than these are independent.
 
     The scale is the least-squares slope through 0 of the sorted eigenvalues against the law's quantiles, ranks 10 to 80 %.
     Spikes above the .99 edge are removed, the shape is corrected to (N − k, M − k), until their number is stable.
@@ -59,11 +76,12 @@ def fit_mp(evals: Float[np.ndarray, "N"], shape: tuple[int, int], *, count: int 
     Source: ours; the edge after Johnstone (2001).
     """
     evals, N, M = _checked(evals, shape, count)
-    sigma2, spikes, rounds = _scale(evals, N, M, count)
+    apart = count if independent is None else min(max(independent, 1), count)
+    sigma2, spikes, rounds = _scale(evals, N, M, count, apart)
     n, m = _corrected(N, M, count, spikes)
     low, high = mp_edges(N / M)
     plus = sigma2 * M * high
-    tw95, tw99 = (tw_edge(N, M, level, sigma2, count=count) for level in (0.95, 0.99))
+    tw95, tw99 = (tw_edge(N, M, level, sigma2, count=apart) for level in (0.95, 0.99))
     ks = _distance(evals[: evals.size - spikes], sigma2, n, m)
     return MPFit(
         sigma2=sigma2,
@@ -76,16 +94,18 @@ def fit_mp(evals: Float[np.ndarray, "N"], shape: tuple[int, int], *, count: int 
         n_spikes_tw99=int(np.count_nonzero(evals > tw99)),
         softrank=plus / max(plus, float(evals[-1])),
         bulk_ks=ks,
-        bulk_p=bulk_p(ks, n, n / m, count=count),
+        bulk_p=bulk_p(ks * apart / count, n, n / m, count=apart),
         rounds=rounds,
         bulk_extrapolated=n > LARGEST,
+        independent=apart,
+        pooled=count,
     )
 
 
 def bulk_ks(evals: Float[np.ndarray, "N"], shape: tuple[int, int]) -> float:
     """The bulk's distance alone, as fit_mp gives it: what the bundled table is simulated from."""
     evals, N, M = _checked(evals, shape, 1)
-    sigma2, spikes, _ = _scale(evals, N, M, 1)
+    sigma2, spikes, _ = _scale(evals, N, M, 1, 1)
     return _distance(evals[: evals.size - spikes], sigma2, *_corrected(N, M, 1, spikes))
 
 
@@ -117,13 +137,13 @@ def _checked(evals: np.ndarray, shape: tuple[int, int], count: int) -> tuple[np.
     return (np.sort(values) if (values[1:] < values[:-1]).any() else values), N, M
 
 
-def _scale(evals: np.ndarray, N: int, M: int, count: int) -> tuple[float, int, int]:
+def _scale(evals: np.ndarray, N: int, M: int, count: int, apart: int) -> tuple[float, int, int]:
     """Entry variance, spikes taken out, rounds: fit, take out what lies above the edge, fit again, until both agree."""
     spikes, rounds, seen = 0, 0, set()
     while True:
         rounds += 1
         sigma2 = _slope(evals, N, M, count, spikes)
-        edge = tw_edge(N, M, 0.99, sigma2, count=count)
+        edge = tw_edge(N, M, 0.99, sigma2, count=apart)
         found = min(int(evals.size - np.searchsorted(evals, edge, side="right")), evals.size - FEWEST)
         if found == spikes or rounds == ROUNDS or found in seen:
             return sigma2, spikes, rounds
@@ -211,3 +231,16 @@ def bulk_p(ks: float, N: int, q: float, *, count: int = 1) -> float:
         slope = (math.log(levels[-1]) - math.log(levels[-2])) / max(values[-1] - values[-2], 1e-12)
         return float(math.exp(math.log(levels[-1]) + slope * (ks - values[-1])))
     return float(np.exp(np.interp(ks, values, np.log(levels))))
+
+
+def beyond_copies(ks: float, copies: Sequence[float], sd: float = KS_SD) -> float:
+    """P(one more copy has a bulk distance of at least ks): Student t about the copies' mean; at least two copies.
+
+    Their standard deviation is taken to be no smaller than sd, that of Gaussian matrices: that of three copies is often far
+    too small, and being beyond all three happens to one exchangeable matrix in four.
+    """
+    from scipy.special import stdtr
+
+    values = np.asarray(copies, dtype=float)
+    spread = max(float(values.std(ddof=1)), sd) * math.sqrt(1 + 1 / values.size)
+    return float(stdtr(values.size - 1, (float(values.mean()) - ks) / spread))

@@ -17,12 +17,17 @@ BINS = 100
 @dataclass(frozen=True, slots=True)
 class ShuffleDistance:
     """distance: mean over copies of the distance to each (`draws`); sd over copies, None for one copy; null: distances
-    between every two copies, ascending, empty for one copy. All in [0, 1]."""
+    between every two copies, ascending, empty for one copy; null_sd over them, None below three copies. All in [0, 1]."""
 
     distance: float
     sd: float | None
     draws: Float[np.ndarray, "r"]
     null: Float[np.ndarray, "pairs"]
+
+    @property
+    def null_sd(self) -> float | None:
+        """Standard deviation of the distances between copies."""
+        return float(self.null.std(ddof=1)) if len(self.null) > 1 else None
 
 
 def jensen_shannon(p: Float[np.ndarray, "bins"], q: Float[np.ndarray, "bins"]) -> float:

@@ -23,20 +23,24 @@ PHASES = ("random-like", "bleeding-out", "bulk+spikes", "bulk-decay", "heavy-tai
 COLLAPSED_SHARE = 0.1
 BLEEDING = 1.05
 SHORT_TAIL = 50
+_TAIL_TESTS = 3
 _Z90 = 1.6448536269514722  # two-sided p = .1 of a likelihood ratio
 _Z99 = 2.3263478740408408  # p = .01 of the table of bulk_ks
 _TW_SD = 1.268  # standard deviation of the Tracy-Widom law, in units of σ_J
-_KS_SD = 0.37  # of N·sup|F − F_MP| of one Gaussian matrix: a quarter between its .95 and .99 points at N = 50 to 400
 
 
 class Tail(Protocol):
-    """What of a power-law fit decides: its length, and Vuong's ratios, name -> (R > 0 favours the power law, p)."""
+    """What of a power-law fit decides: its length, Vuong's ratios (name to R > 0 for the power law, and p), and whether tails
+    that start elsewhere fit about as well with other exponents."""
 
     @property
     def n_tail(self) -> int: ...
 
     @property
     def ratios(self) -> Mapping[str, tuple[float, float]]: ...
+
+    @property
+    def ambiguous(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,8 @@ def phase(*, N: int, rank_loss: int | None, mp: MPFit | None, spikes: SpikeTest 
     1. rank_loss/N > .1: rank-collapse. 2. Bulk like Marchenko-Pastur and no spike: random-like. 3. Such a bulk, and
     eigenvalues beyond the edge of the nulls, all below 1.05 of it: bleeding-out. 4. Such a bulk and spikes:
     bulk+spikes. 5. A bulk rejected by the table (.01) and by every sign-flipped copy: heavy-tailed where the power law
-    has at least 50 eigenvalues, beats the exponential (p < .1) and is not beaten by the lognormal; else bulk-decay.
+    has at least 50 eigenvalues, beats the exponential (p < .1) and is not beaten by the lognormal; else bulk-decay. Where
+    other xmins fit about as well with other exponents the label stays heavy-tailed and nothing is decided.
 
     rank_loss: None where ranks were not computed. mp, spikes, fit: of the same eigenvalues; mp or spikes None: no
     label; fit None: no tail was fitted. The margin of "A and B" is the smaller of the two, of its negation the larger.
@@ -93,7 +98,7 @@ def phase(*, N: int, rank_loss: int | None, mp: MPFit | None, spikes: SpikeTest 
     if mp is None or spikes is None:
         return Phase(None, False, None, tuple(evidence), "the bulk was not fitted, or no null was drawn")
 
-    bulk = list(_bulk(N, mp, spikes))
+    bulk = list(_bulk(mp, spikes))
     evidence += bulk
     departs = min(item.margin for item in bulk)
     used.append(abs(departs))
@@ -103,7 +108,7 @@ def phase(*, N: int, rank_loss: int | None, mp: MPFit | None, spikes: SpikeTest 
         evidence += tail
         heavy = min(item.margin for item in tail)
         used.append(abs(heavy))
-        label = "heavy-tailed" if heavy > 0 and not unknown else "bulk-decay"
+        label = "heavy-tailed" if heavy > 0 and len(tail) == _TAIL_TESTS else "bulk-decay"
         return _told(label, used, evidence, f"the bulk departs from Marchenko-Pastur; {why}", missing or unknown)
 
     sd = _edge_sd(spikes)
@@ -131,16 +136,14 @@ def _told(label: str, used: list[float], evidence: list[Evidence], why: str, mis
     return Phase(label, decided, margin, tuple(evidence), why)
 
 
-def _bulk(N: int, mp: MPFit, spikes: SpikeTest) -> Iterator[Evidence]:
+def _bulk(mp: MPFit, spikes: SpikeTest) -> Iterator[Evidence]:
     """The bulk against the table of Gaussian matrices, and against the sign-flipped copies where there are any."""
     score = _normal(mp.bulk_p)
     yield Evidence("bulk_score", score, _Z99, score - _Z99)
     copies = [fit.bulk_ks for fit in spikes.fits.get("signflip", ())]
     if len(copies) > 1:
-        # The deviation of pooled matrices adds up like independent ones.
-        table = _KS_SD * math.sqrt(max(1, N // min(spikes.shape)))
         beyond = mp.bulk_ks - max(copies)
-        sd = max(table, float(np.std(copies, ddof=1)) * (_sd_limit(len(copies)) if beyond > 0 else 1.0))
+        sd = max(mp.ks_sd, float(np.std(copies, ddof=1)) * (_sd_limit(len(copies)) if beyond > 0 else 1.0))
         yield Evidence("bulk_ks", mp.bulk_ks, max(copies), beyond / sd)
 
 
@@ -185,7 +188,8 @@ def _tail(fit: Tail | None) -> tuple[list[Evidence], str, str]:
         return found, "a power law does not beat the exponential on its tail", ""
     if lognormal <= -_Z90:
         return found, "a lognormal beats the power law on its tail", ""
-    return found, f"a power law on {n_tail} eigenvalues beats the exponential and is not beaten by the lognormal", ""
+    other = "tails that start elsewhere fit about as well with other exponents" if fit.ambiguous else ""
+    return found, f"a power law on {n_tail} eigenvalues beats the exponential and is not beaten by the lognormal", other
 
 
 def _z(ratio: float, p: float) -> float:

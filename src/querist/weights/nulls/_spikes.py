@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -37,6 +38,7 @@ def spike_test(
     fit: MPFit | None = None,
     spectrum: Spectrum | None = None,
     shape: tuple[int, int] | None = None,
+    independent: int | None = None,
 ) -> SpikeTest:
     """Are there directions in W that noise of this size could not make?
 
@@ -46,7 +48,7 @@ def spike_test(
     rank test where λ_max does not pass the .95 Tracy-Widom edge. deflate: take what was found out and test again,
     because strong spikes raise the null and hide weak ones. spectrum, shape: where a resampled W becomes eigenvalues in
     another way (a convolution operator from its kernel), how, and [h, d] of one of its matrices; of a plain matrix they
-    must still be those of W Wᵀ, as large ones are drawn by Lanczos.
+    must still be those of W Wᵀ, as large ones are drawn by Lanczos. independent: as in `fit_mp`.
 
     A spike needs both nulls: heavy entries pass Tracy-Widom without any structure, row scales pass the shuffle. With
     one null the verdict is at most "cannot say"; with none always. Raises NonFinite, UnknownName, BadOption,
@@ -59,10 +61,11 @@ def spike_test(
     whole = spectrum or pooled
     evals = np.asarray(whole(W) if evals is None else evals, dtype=np.float64)
     count = max(1, -(-evals.size // min(shape)))
-    fit = fit_mp(evals, shape, count=count) if fit is None else fit
+    law = partial(fit_mp, shape=shape, count=count, independent=independent)
+    fit = law(evals) if fit is None else fit
     top, tie = float(evals[-1]), top_error(shape)
     spectra = {null: tuple(full_replicas(W, null, replicas, seed, layer, spectrum=spectrum)) for null in nulls}
-    fits = {null: tuple(fit_mp(drawn, shape, count=count) for drawn in spectra[null]) for null in nulls}
+    fits = {null: tuple(law(drawn) for drawn in spectra[null]) for null in nulls}
     draws = {null: np.array([drawn[-1] for drawn in spectra[null]]) for null in nulls}
     screened = screen and rank_replicas > 0 and top <= fit.tw95
     ranked: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -60,6 +61,14 @@ class LayerMatrix:
     def resampled(self) -> bool:
         """Whether copies with resampled entries are a null of it: not of a low-rank pair, whose core has no free entries."""
         return not self.low_rank
+
+    @property
+    def independent(self) -> int:
+        """How many independent matrices noise in the tensor would make of these `count`.
+
+        All, but for a convolution operator: its matrices, one a frequency, are combinations of the kernel's few positions.
+        """
+        return min(self.count, math.prod(self.tensor_shape[2:])) if self.conv == "operator" else self.count
 
     def load(self) -> Float[Tensor, "h d"] | Float[Tensor, "count h d"]:
         """The matrix [h, d], or the stack [count, h, d]; of an operator complex. Do not change it: it may be shared memory."""

@@ -10,7 +10,7 @@ from querist.statistics import rank_p
 from querist.weights.configs import ScanConfig
 from querist.weights.fits import fit_powerlaw
 from querist.weights.nulls import fit_mp, predicted_p, top_replicas
-from querist.weights.spectrum import alpha_weighted, slq
+from querist.weights.spectrum import LayerMatrix, alpha_weighted, slq
 from querist.weights.studies.columns import Measured, fit_columns
 
 __all__ = ["approximate"]
@@ -18,12 +18,15 @@ __all__ = ["approximate"]
 TOP, PROBES, STEPS = 256, 16, 128
 
 
-def approximate(W: Tensor, config: ScanConfig, measured: Measured) -> None:
+def approximate(matrix: LayerMatrix, config: ScanConfig, measured: Measured, *, streamed: bool) -> None:
     """Fill a row by the largest TOP values exactly and Lanczos quadrature for the rest; what needs small values stays null.
 
     α is fitted to the exact values only, so n_tail is at most TOP. Spikes are tested as everywhere, on largest values alone.
+    streamed: the matrix is read block by block, once for every product, and is held whole only where copies of it are drawn.
+    Raises NonFinite.
     """
     row = measured.row
+    W = matrix if streamed else _whole(matrix)
     found = slq(W, k=TOP, probes=PROBES, steps=STEPS, seed=config.seed, layer=row["layer_id"])
     evals = found.evals
     total = found.trace + float(found.top.sum())
@@ -33,7 +36,7 @@ def approximate(W: Tensor, config: ScanConfig, measured: Measured) -> None:
         "reason": f"the {found.top.size} largest eigenvalues are exact, the distribution of the rest is known to "
         f"{found.cdf_error:.2g} and their sum to {found.trace_error / max(total, 1e-300):.2g}; "
         "ranks and tests of the bulk need small eigenvalues and were left out",
-        "scale": float(W.abs().max()),
+        "scale": found.scale,
         "xmax": float(evals[-1]),
         "log_norm": float(np.log10(total)) if total > 0 else None,
         "log_spectral_norm": float(np.log10(evals[-1])) if evals[-1] > 0 else None,
@@ -45,7 +48,7 @@ def approximate(W: Tensor, config: ScanConfig, measured: Measured) -> None:
     if fit.alpha is not None:
         row["alpha_weighted"] = alpha_weighted(fit.alpha, evals)
     try:
-        bulk = fit_mp(evals, (W.shape[0], W.shape[1]))
+        bulk = fit_mp(evals, matrix.shape)
     except NumericalFailure:
         return
     row |= {
@@ -55,7 +58,8 @@ def approximate(W: Tensor, config: ScanConfig, measured: Measured) -> None:
         "n_spikes_tw": bulk.n_spikes_tw99,
     }
     edge, ranks, ps = bulk.tw99, [], []
-    if evals[-1] > bulk.tw95 and config.rank_replicas:
+    if evals[-1] > bulk.tw95 and config.rank_replicas and config.nulls:
+        W = W if isinstance(W, Tensor) else _whole(matrix)
         for null in reversed(config.nulls):
             tops = top_replicas(W, null, range(config.rank_replicas), config.seed, row["layer_id"])
             measured.null_draws.extend(
@@ -74,3 +78,8 @@ def approximate(W: Tensor, config: ScanConfig, measured: Measured) -> None:
         "spike_p": max(ps, default=None),
         "spike_p_rank": max(ranks, default=None),
     }
+
+
+def _whole(matrix: LayerMatrix) -> Tensor:
+    entries = matrix.entries()
+    return entries[0] if entries.ndim == 3 else entries

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from querist.weights.fits import PLFit
+from querist.weights.fits import PLFit, finger_words
 
 __all__ = ["SHORT_TAIL", "Measured", "fit_columns"]
 
@@ -26,7 +26,7 @@ class Measured:
 
 
 def fit_columns(fit: PLFit) -> dict[str, Any]:
-    """A fit as the columns of a row."""
+    """A fit as the columns of a row. A finger is no part of it: it says something only where the tail is a power law."""
     return {
         "alpha": fit.alpha,
         "alpha_low": fit.low,
@@ -36,4 +36,6 @@ def fit_columns(fit: PLFit) -> dict[str, Any]:
         "D": fit.D,
         "n_tail": fit.n_tail,
         "xmin_search": fit.xmin_search,
+        "xmin_ambiguous": None if fit.alpha is None else fit.ambiguous,
+        "fit_warnings": [words for words in fit.warnings if words != finger_words(fit.finger)],
     }

@@ -112,11 +112,11 @@ class CraftStudy(Study[CraftConfig]):
     def finish(self, config: CraftConfig, tables: Mapping[str, pl.DataFrame]) -> Answer:
         """Predictions beside runs, verdicts over repeats, figures."""
         from querist.weights.studies.craft_present import draw, lay_out, summarise, warn
-        from querist.weights.studies.scan import adjusted
+        from querist.weights.studies.settle import settled
 
         order = ["optimizer", "eta", "repeat", "step"]
         steps = tables["steps"].sort([pl.col("optimizer") != config.optimizer[0], *order[1:]])
-        layers = adjusted(tables["layers"]) if tables["layers"].height else tables["layers"]
+        layers = settled(tables["layers"], config.nulls) if tables["layers"].height else tables["layers"]
         predicted = predictions(config, {name: rates(config, name) for name in config.optimizer}, steps)
         findings = craft_findings(config, predicted, steps, layers, tables["null_draws"])
         tables = {**tables, "steps": steps, "layers": layers, "predicted": PREDICTED.frame(predicted)}

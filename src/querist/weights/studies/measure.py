@@ -16,6 +16,7 @@ from querist.weights.fits import PLFit, erg, farms, fit_powerlaw
 from querist.weights.nulls import (
     MPFit,
     SpikeTest,
+    beyond_copies,
     fit_mp,
     mp_quantiles,
     phase,
@@ -70,7 +71,14 @@ def _identity(matrix: LayerMatrix, config: ScanConfig) -> dict[str, Any]:
 
 def _fill(matrix: LayerMatrix, config: ScanConfig, measured: Measured) -> None:
     row = measured.row
-    streamed = matrix.streams and not _needs_whole(config) and _bytes(matrix) > STREAM_BYTES
+    long = matrix.streams and _bytes(matrix) > STREAM_BYTES
+    if _coarse(matrix, config):
+        try:
+            approximate(matrix, config, measured, streamed=long)
+        except NonFinite:
+            _damaged(row, *nonfinite(matrix))
+        return
+    streamed = long and not _needs_whole(config)
     W: Tensor | None = None
     if streamed:
         try:
@@ -83,12 +91,6 @@ def _fill(matrix: LayerMatrix, config: ScanConfig, measured: Measured) -> None:
         count, index = nonfinite(W)
         if count:
             _damaged(row, count, index)
-            return
-        coarse = config.approx == "always" or (
-            config.approx == "auto" and row["N"] > config.exact_side and W.device.type == "cpu"
-        )
-        if coarse and W.ndim == 2 and matrix.resampled:
-            approximate(W, config, measured)
             return
         own = matrix.conv == "operator" or matrix.low_rank  # what is not read off the entries as they are
         spectrum = esd(matrix if own else W, precision=config.precision)
@@ -103,7 +105,7 @@ def _fill(matrix: LayerMatrix, config: ScanConfig, measured: Measured) -> None:
         word = "every entry is zero" if evals[-1] == 0 else "its rank is one"
         row |= {"status": "degenerate", "reason": f"{word}, so there is no tail to fit", "phase": "rank-collapse"}
         return
-    bulk = _bulk(spectrum, row)
+    bulk = _bulk(spectrum, matrix, row)
     # What lies below rounding is no eigenvalue of the matrix: a fit would see a second, meaningless cloud.
     clean = np.where(evals > np.finfo(np.float64).eps * evals[-1] * row["M"], evals, 0.0) if exact else evals
     fit = _powerlaw(clean, matrix, config, row)
@@ -122,6 +124,12 @@ def _damaged(row: dict[str, Any], count: int, index: tuple[int, ...] | None) -> 
     row["reason"] = f"{count} NaN or infinite entries, the first at ({where})"
 
 
+def _coarse(matrix: LayerMatrix, config: ScanConfig) -> bool:
+    """Whether this is one large matrix of free entries, to be approximated."""
+    asked = config.approx == "always" or (config.approx == "auto" and min(matrix.shape) > config.exact_side)
+    return asked and matrix.count == 1 and matrix.conv != "operator" and matrix.resampled
+
+
 def _needs_whole(config: ScanConfig) -> bool:
     return bool(config.nulls) or config.farms or config.stability > 0 or config.precision == "fast"
 
@@ -130,9 +138,9 @@ def _bytes(matrix: LayerMatrix) -> int:
     return 4 * matrix.count * matrix.shape[0] * matrix.shape[1]
 
 
-def _bulk(spectrum: ESD, row: dict[str, Any]) -> MPFit | None:
+def _bulk(spectrum: ESD, matrix: LayerMatrix, row: dict[str, Any]) -> MPFit | None:
     try:
-        bulk = fit_mp(spectrum.evals, spectrum.shape, count=spectrum.count)
+        bulk = fit_mp(spectrum.evals, spectrum.shape, count=spectrum.count, independent=matrix.independent)
     except NumericalFailure as error:
         row["reason"] = f"the bulk was not fitted: {error}"
         return None
@@ -143,7 +151,14 @@ def _bulk(spectrum: ESD, row: dict[str, Any]) -> MPFit | None:
         "n_spikes_tw": bulk.n_spikes_tw99,
         "bulk_ks": bulk.bulk_ks,
         "bulk_p": bulk.bulk_p,
+        "bulk_extrapolated": bulk.bulk_extrapolated,
     }
+    if matrix.conv == "operator":
+        row["null_note"] = (
+            f"The Tracy–Widom edge and bulk_p are those of {bulk.independent} independent real matrices, as many as the kernel "
+            f"has positions; its {bulk.pooled} frequencies are combinations of these and stray less, being complex, so both "
+            "err on the side of noise."
+        )
     denoised = shrink(np.sqrt(spectrum.evals), spectrum.shape, count=spectrum.count)
     row |= {"denoised_rank": denoised.denoised_rank, "denoised_energy": denoised.denoised_energy}
     return bulk
@@ -209,6 +224,7 @@ def _against_nulls(
         fit=bulk,
         spectrum=whole,
         shape=matrix.shape,
+        independent=matrix.independent,
     )
     row = measured.row
     row |= {
@@ -220,6 +236,9 @@ def _against_nulls(
         "spike_p": test.p,
         "spike_p_rank": test.p_rank,
     }
+    flipped = [fit.bulk_ks for fit in test.fits.get("signflip", ())]
+    if len(flipped) > 1:
+        row["bulk_p_copies"] = beyond_copies(bulk.bulk_ks, flipped, bulk.ks_sd)
     _null_rows(test, spectrum.evals, matrix, bulk, config, measured)
     return test
 
@@ -260,16 +279,15 @@ def _null_rows(
         return
     alphas = [fit_powerlaw(drawn, method=config.fit).alpha for drawn in shuffled]
     known = [alpha for alpha in alphas if alpha is not None]
-    fits = test.fits["shuffle"]
     row |= {
         "alpha_shuffle": sum(known) / len(known) if known else None,
-        "rand_num_spikes": sum(fit.n_spikes_tw99 for fit in fits),
-        "null_max_ratio": max(float(drawn[-1]) / fit.tw99 for drawn, fit in zip(shuffled, fits, strict=True)),
+        "rand_num_spikes": test.rand_num_spikes,
+        "null_max_ratio": test.null_max_ratio,
     }
     apart = shuffle_distance(evals, shuffled)
     if apart is not None:
         row |= {"shuffle_distance": apart.distance, "shuffle_distance_sd": apart.sd}
-        row["null_distance"] = float(apart.null[-1]) if apart.null.size else None
+        row |= {"null_distance": float(apart.null[-1]) if apart.null.size else None, "null_distance_sd": apart.null_sd}
 
 
 def _judge(
@@ -285,6 +303,8 @@ def _judge(
     found = phase(N=spectrum.evals.size, rank_loss=row["rank_loss"], mp=bulk, spikes=test, fit=fit)
     row |= {"phase": found.label, "phase_margin": found.margin, "phase_decided": found.decided}
     row["phase_reason"] = found.because
+    if found.label == "heavy-tailed" and found.decided:
+        row["finger"] = fit.finger
     if config.stability and W is not None and test is not None and W.ndim == 2 and not W.is_complex():
         blocks = min(config.stability, W.shape[0] // 8)
         if blocks >= 2:

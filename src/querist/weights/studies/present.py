@@ -132,7 +132,8 @@ def literal(name: str) -> str:
 
 def _in_words(row: Row) -> str:
     shape = " × ".join(str(side) for side in row["shape"])
-    words = f"{row['kind']}{' ' + row['part'] if row['part'] else ''}, {shape}, {row['dtype']}, phase {row['phase'] or 'not judged'}"
+    phase = f"{row['phase']}{'' if row['phase_decided'] else ' (not decided)'}" if row["phase"] else "not judged"
+    words = f"{row['kind']}{' ' + row['part'] if row['part'] else ''}, {shape}, {row['dtype']}, phase {phase}"
     return f"{words}. {row['status']}: {row['reason']}." if row["reason"] else f"{words}."
 
 
@@ -155,7 +156,7 @@ def summarise(
         "phases": dict(Counter(row["phase"] for row in rows if row["phase"] is not None)),
         "mean_alpha": sum(alphas) / len(alphas) if alphas else None,
         "mean_alpha_weighted": sum(weighted) / len(weighted) if weighted else None,
-        "total_spikes": sum(row["n_spikes"] or 0 for row in rows),
+        "total_spikes": sum(row["n_spikes"] or 0 for row in rows if row["spike_verdict"] == "yes"),
         "advice": list(advice),
     }
 

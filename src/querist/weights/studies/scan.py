@@ -17,11 +17,11 @@ from querist.reports.ask import ask
 from querist.reports.result import Result
 from querist.results.lazy import Lazy
 from querist.runs.study import Answer, Study, Unit
-from querist.statistics import benjamini_hochberg
 from querist.weights.configs import ScanConfig
 from querist.weights.questions import SCAN_QUESTIONS
 from querist.weights.studies.entries import entry_rows
 from querist.weights.studies.present import draw, lay_out, summarise, surprising, warn
+from querist.weights.studies.settle import settled
 from querist.weights.studies.verdicts import Draws, layer_findings, run_findings
 from querist.weights.tables import ADVICE, CURVES, PASSED_OVER, SCAN_TABLES, SPECTRA
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from querist.sources.tensors import TensorSource
     from querist.weights.spectrum import LayerMatrix
 
-__all__ = ["Scan", "ScanStudy", "adjusted", "scan"]
+__all__ = ["Scan", "ScanStudy", "scan"]
 
 GROUP_SECONDS = 0.5
 """Matrices are grouped into units of about this much work: what a kill can cost, and far above the price of a unit."""
@@ -127,8 +127,8 @@ class ScanStudy(Study[ScanConfig]):
                 groups.append([i])
                 weights.append(seconds)
         return [
-            Unit(key=matrices[group[0]].layer_id, payload={"layers": [matrices[i].layer_id for i in group]}, cost=cost)
-            for group, cost in zip(groups, weights, strict=True)
+            Unit(key=layers[0], payload={"layers": layers}, cost=cost, parts=tuple(layers))
+            for cost, layers in zip(weights, ([matrices[i].layer_id for i in group] for group in groups), strict=True)
         ]
 
     def work(self, config: ScanConfig, unit: Unit, folder: Path) -> Mapping[str, Any]:
@@ -154,7 +154,7 @@ class ScanStudy(Study[ScanConfig]):
     def finish(self, config: ScanConfig, tables: Mapping[str, pl.DataFrame]) -> Answer:
         """Adjust over layers, advise, judge, draw."""
         source, _, passed = self.open(config)
-        layers = adjusted(tables["layers"].sort("position"))
+        layers = settled(tables["layers"].sort("position"), config.nulls)
         advice: list[dict[str, Any]] = []
         if config.advise is not None:
             from querist.weights.studies.advise import advise
@@ -226,7 +226,7 @@ def scan(
 
     source: an address (file, folder, registered name, hf:ORG/NAME), an nn.Module, a state dict, or an array. Further
     keywords are the fields of `ScanConfig`; they replace those of `config`. out: a run folder, resumable. progress: a
-    callable (done, total, key), None for a bar on standard error, False for silence.
+    callable (done, total, layer), called once for each matrix; None for a bar on standard error, False for silence.
 
     Raises BadInput for a source or option that is wrong; a layer that is wrong costs its row.
     """
@@ -278,18 +278,6 @@ def _curves(shown: Sequence[Mapping[str, Any]], spectra: pl.DataFrame) -> pl.Dat
             )
         )
     return CURVES.frame(pl.concat(frames) if frames else [])
-
-
-def adjusted(layers: pl.DataFrame) -> pl.DataFrame:
-    """Benjamini–Hochberg over the layers whose spikes were tested.
-
-    A layer below the .95 Tracy–Widom edge was not resampled: it stays in the family with p = 1, or the adjustment would be
-    made over the interesting layers only.
-    """
-    screened = pl.col("spike_p").is_null() & pl.col("n_spikes").is_not_null()
-    p = layers.select(pl.when(screened).then(1.0).otherwise(pl.col("spike_p")))["literal"].to_list()
-    adjusted = [None if value is None else float(value) for value in benjamini_hochberg(p)]
-    return layers.with_columns(pl.Series("spike_p_adj", adjusted, dtype=pl.Float64))
 
 
 def _seconds(matrix: LayerMatrix, config: ScanConfig) -> float:

@@ -8,11 +8,14 @@ from typing import Any
 
 from querist.results.finding import Finding, Verdict
 from querist.weights import questions as ask
+from querist.weights.fits import finger_words
 from querist.weights.studies.columns import SHORT_TAIL
 
-__all__ = ["Draws", "layer_findings", "run_findings"]
+__all__ = ["LEVEL", "Draws", "layer_findings", "run_findings", "spike_verdict"]
 
 LEVEL = 0.05
+BULK_LEVEL = 0.025
+"""Of the bulk among its sign-flipped copies: half, since bulk or spikes alone make a layer trained."""
 SMALLEST_N = 16
 Row = Mapping[str, Any]
 
@@ -76,33 +79,44 @@ def _damaged(row: Row) -> Finding:
     return _finding(row, ask.DAMAGED, "no", "Every entry is finite.", 0, null=0)
 
 
+def spike_verdict(row: Row, nulls: Sequence[str]) -> Verdict:
+    """Whether a layer has spikes, its p adjusted over all layers: the same answer in its row, its phase and its finding."""
+    count, p, rank = row["n_spikes"], row["spike_p_adj"], row["spike_p_rank"]
+    if count is None or not nulls:
+        return "cannot say"
+    if rank is None:
+        return "no" if count == 0 and not row["n_spikes_tw"] else "cannot say"
+    if rank > LEVEL:
+        return "no"
+    if len(nulls) < 2:
+        return "cannot say"
+    return "yes" if p is not None and p <= LEVEL and count > 0 else "no"
+
+
 def _spikes(row: Row, draws: Draws, nulls: Sequence[str]) -> Finding:
     count, p, rank = row["n_spikes"], row["spike_p_adj"], row["spike_p_rank"]
     numbers = {"low": row["n_spikes_low"], "high": row["n_spikes_high"], "null": 0.0, "p": p}
-    if count is None:
-        return _finding(
-            row, ask.SPIKES, "cannot say", _without(row, "The edge of the noise was not found"), None, null=0
-        )
-    largest = row["xmax"]
+    verdict, largest = spike_verdict(row, nulls), row["xmax"]
+    if count is None and (nulls or row["n_spikes_tw"] is None):
+        return _finding(row, ask.SPIKES, verdict, _without(row, "The edge of the noise was not found"), None, null=0)
     if rank is None and count == 0 and not row["n_spikes_tw"]:
         because = f"The largest eigenvalue, {largest:.4g}, does not pass the .95 edge of noise of this size."
-        return _finding(row, ask.SPIKES, "no", because, 0, **numbers)
+        return _finding(row, ask.SPIKES, verdict, because, 0, **numbers)
     if rank is None and nulls:
         because = (
             f"{row['n_spikes_tw']} eigenvalues pass the Tracy–Widom edge; no rank test against copies was asked for."
         )
-        return _finding(row, ask.SPIKES, "cannot say", because, count, **numbers)
+        return _finding(row, ask.SPIKES, verdict, because, count, **numbers)
     told = _copies(draws, largest)
     if len(nulls) < 2:
         missing = "Neither null was drawn" if not nulls else f"Only the null {nulls[0]} was drawn"
         because = f"{row['n_spikes_tw']} eigenvalues pass the Tracy–Widom edge, which heavy entries do too. {missing}."
-        if rank is None or rank <= LEVEL:
-            return _finding(row, ask.SPIKES, "cannot say", because, count, **numbers)
-        return _finding(row, ask.SPIKES, "no", f"{because} {told}", count, **numbers)
-    if rank is not None and rank <= LEVEL and p is not None and p <= LEVEL and count > 0:
+        because = f"{because} {told}" if verdict == "no" else because
+        return _finding(row, ask.SPIKES, verdict, because, count, **numbers)
+    if verdict == "yes":
         word = "eigenvalue lies" if count == 1 else "eigenvalues lie"
         because = f"{count} {word} above {row['spike_edge']:.4g}, the edge of every null; {told}"
-        return _finding(row, ask.SPIKES, "yes", because, count, **numbers)
+        return _finding(row, ask.SPIKES, verdict, because, count, **numbers)
     sign = draws.tops.get("signflip", ())
     if sign and largest <= max(sign):
         because = f"The scale of rows, columns or single entries explains the largest eigenvalue: {told}"
@@ -110,7 +124,7 @@ def _spikes(row: Row, draws: Draws, nulls: Sequence[str]) -> Finding:
         because = f"Not beyond chance among all layers of the run (adjusted p {p:.2g}); {told}"
     else:
         because = f"No eigenvalue lies beyond every null; {told}"
-    return _finding(row, ask.SPIKES, "no", because, count, **numbers)
+    return _finding(row, ask.SPIKES, verdict, because, count, **numbers)
 
 
 def _copies(draws: Draws, largest: float) -> str:
@@ -128,27 +142,34 @@ def _bulk(row: Row, draws: Draws) -> Finding:
     copies = draws.bulk_ks.get("signflip", ())
     typical = sum(copies) / len(copies) if copies else None
     beside = f", against {max(copies):.3g} at most in {len(copies)} copies with random signs" if copies else ""
+    beyond = f"; p is extrapolated to {row['N']} eigenvalues" if row["bulk_extrapolated"] else ""
     if p > LEVEL:
-        because = f"N·KS {ks:.3g} is within what a random matrix of this shape gives (p {_p(p)})."
+        because = f"N·KS {ks:.3g} is within what a random matrix of this shape gives (p {_p(p)}){beyond}."
         return _finding(row, ask.BULK, "no", because, ks, null=typical, p=p)
-    if p < 0.01 and copies and ks > max(copies):
-        because = f"N·KS {ks:.3g} is beyond a random matrix of this shape (p {_p(p)}){beside}."
+    chance = row["bulk_p_copies"]
+    if p < 0.01 and copies and chance is not None and chance <= BULK_LEVEL and ks > max(copies):
+        because = f"N·KS {ks:.3g} is beyond a random matrix of this shape (p {_p(p)}){beside}{beyond}."
         return _finding(row, ask.BULK, "yes", because, ks, null=typical, p=p)
-    if not copies:
-        because = f"N·KS {ks:.3g} (p {_p(p)}), but no sign-flipped copy was drawn to stand beside it."
+    if chance is None or not copies:
+        few = "only one sign-flipped copy was" if copies else "no sign-flipped copy was"
+        because = f"N·KS {ks:.3g} (p {_p(p)}), but {few} drawn to stand beside it{beyond}."
     elif ks <= max(copies):
         because = (
-            f"N·KS {ks:.3g} (p {_p(p)}) is matched by copies with random signs (up to {max(copies):.3g}): scales do it."
+            f"N·KS {ks:.3g} (p {_p(p)}) is matched by copies with random signs (up to {max(copies):.3g}): scales do it"
+            f"{beyond}."
         )
+    elif chance > BULK_LEVEL:
+        because = f"N·KS {ks:.3g} (p {_p(p)}) may be one more of the copies with random signs (p {_p(chance)}){beside}{beyond}."
     else:
-        because = f"N·KS {ks:.3g} lies between the .05 and .01 points of a random matrix (p {_p(p)}){beside}."
+        because = f"N·KS {ks:.3g} lies between the .05 and .01 points of a random matrix (p {_p(p)}){beside}{beyond}."
     return _finding(row, ask.BULK, "cannot say", because, ks, null=typical, p=p)
 
 
 def _trained(row: Row, spikes: Finding, bulk: Finding) -> Finding:
-    distance, null, sd = row["shuffle_distance"], row["null_distance"], row["shuffle_distance_sd"]
-    low = distance - 1.96 * sd if distance is not None and sd is not None else None
-    high = distance + 1.96 * sd if distance is not None and sd is not None else None
+    distance, null = row["shuffle_distance"], row["null_distance"]
+    spread = _spread(row)
+    low = distance - 1.96 * spread if distance is not None and spread is not None else None
+    high = distance + 1.96 * spread if distance is not None and spread is not None else None
     numbers = {"low": low, "high": high, "null": null}
     if row["N"] < SMALLEST_N:
         because = f"{row['N']} eigenvalues are too few for a distance between spectra."
@@ -158,8 +179,9 @@ def _trained(row: Row, spikes: Finding, bulk: Finding) -> Finding:
         if distance is not None and null is not None
         else "No shuffled copies were drawn"
     )
-    # The whole interval must clear the largest of the few distances between copies: the mean alone clears it in about a
-    # seventh of random matrices with three copies.
+    # The whole interval must clear the largest of the few distances between copies. Of random matrices with three copies the
+    # mean clears it in a fifth, the interval by the first spread alone in .03, by the larger of both in .015; with two copies
+    # in a fifth, hence none.
     beyond = low is not None and null is not None and low > null
     if beyond or spikes.verdict == "yes" or bulk.verdict == "yes":
         also = [name for name, finding in (("spikes", spikes), ("its bulk", bulk)) if finding.verdict == "yes"]
@@ -171,6 +193,12 @@ def _trained(row: Row, spikes: Finding, bulk: Finding) -> Finding:
     if inside and spikes.verdict == "no" and bulk.verdict == "no":
         return _finding(row, ask.TRAINED, "no", f"{told}; no spikes, and the bulk is random.", distance, **numbers)
     return _finding(row, ask.TRAINED, "cannot say", f"{told}; the evidence is not of one mind.", distance, **numbers)
+
+
+def _spread(row: Row) -> float | None:
+    """The larger standard deviation of distances, those to copies and those between them; None below three copies."""
+    own, between = row["shuffle_distance_sd"], row["null_distance_sd"]
+    return None if own is None or between is None else max(own, between)
 
 
 def _heavy_tail(row: Row, bulk: Finding) -> Finding:
@@ -187,11 +215,19 @@ def _heavy_tail(row: Row, bulk: Finding) -> Finding:
     if n_tail is None or n_tail < SHORT_TAIL:
         because = f"{told}. Fewer than {SHORT_TAIL} eigenvalues do not tell a power law from other tails."
         return _finding(row, ask.HEAVY_TAIL, "cannot say", because, alpha, **numbers)
+    if row["xmin_ambiguous"]:
+        because = (
+            f"{told}. Tails that start elsewhere fit about as well, with exponents from {row['alpha_low']:.3g} to "
+            f"{row['alpha_high']:.3g}."
+        )
+        return _finding(row, ask.HEAVY_TAIL, "cannot say", because, alpha, **numbers)
     if row["phase"] == "heavy-tailed" and row["phase_decided"]:
         because = (
             f"{told}, an exponential fits worse and a lognormal not better. The interval takes eigenvalues as independent; "
             "they repel each other, so it is wide."
         )
+        finger = [finger_words(row["finger"])] if row["finger"] else []
+        because = " ".join([because, *finger, *(row["fit_warnings"] or ())])
         return _finding(row, ask.HEAVY_TAIL, "yes", because, alpha, **numbers)
     reason = _tail_reason(row)
     return _finding(row, ask.HEAVY_TAIL, "cannot say", f"{told}. {reason}", alpha, **numbers)
@@ -224,7 +260,10 @@ def _traps(row: Row, draws: Draws) -> Finding:
         top / edge for top, edge in zip(draws.tops.get("shuffle", ()), draws.edges.get("shuffle", ()), strict=False)
     ] or [ratio]
     numbers = {"low": min(ratios), "high": max(ratios), "null": 1.0}
-    told = f"The largest eigenvalue of shuffled copies is {min(ratios):.3g} to {max(ratios):.3g} times their own edge."
+    told = (
+        f"The largest eigenvalue of a shuffled copy is {ratio:.3g} times its own edge on average ({min(ratios):.3g} to "
+        f"{max(ratios):.3g})."
+    )
     if min(ratios) > 1:
         return _finding(
             row, ask.TRAPS, "yes", f"{told} Extreme entries make outliers without correlation.", ratio, **numbers

@@ -76,6 +76,14 @@ LAYERS = TableSpec(
         *_columns("int", ("n_tail", "", "Eigenvalues in the fitted tail.")),
         *_columns("str", ("xmin_search", "", "How xmin was searched: exact, grid or fixed.")),
         *_columns(
+            "bool", ("xmin_ambiguous", "", "Whether tails from other xmin fit about as well, exponents beyond α±1.96σ.")
+        ),
+        *_columns("list[str]", ("fit_warnings", "", "What belongs beside the exponent, one sentence each.")),
+        *_columns(
+            "int",
+            ("finger", "", "Topmost eigenvalues that stand apart from the power law; only where the phase claims one."),
+        ),
+        *_columns(
             "float",
             ("alpha_mp", "", "The same fit on the matching Marchenko–Pastur quantiles."),
             ("alpha_shuffle", "", "The same fit on shuffled copies, mean over replicas."),
@@ -104,7 +112,11 @@ LAYERS = TableSpec(
         ),
         *_columns(
             "int",
-            ("n_spikes", "", "Eigenvalues above the Tracy–Widom edge and both resampled maxima."),
+            (
+                "n_spikes",
+                "",
+                "Eigenvalues above the Tracy–Widom edge and both resampled maxima; spike_verdict says whether that is chance.",
+            ),
             ("n_spikes_tw", "", "Eigenvalues above the .99 Tracy–Widom edge alone: never evidence by itself."),
             ("n_spikes_low", "", "Spikes counted with the .99 Tracy–Widom edge."),
             ("n_spikes_high", "", "Spikes counted with the .95 Tracy–Widom edge."),
@@ -114,18 +126,46 @@ LAYERS = TableSpec(
             ("spike_edge", "λ", "Largest of the Tracy–Widom edge and both resampled maxima: what a spike must beat."),
         ),
         *_columns(
+            "str", ("null_note", "", "What must be known of the laws this layer is held against; empty as a rule.")
+        ),
+        *_columns(
             "float",
             ("bulk_ks", "", "N·sup|F−F_MP| after the spikes are removed."),
             ("bulk_p", "", "p of bulk_ks under Gaussian entries."),
+            ("bulk_p_copies", "", "p of bulk_ks as one more sign-flipped copy (Student t); from two copies on."),
             ("spike_p", "", "One-sided t prediction of log λ_max from the resampled maxima, the larger over nulls."),
             ("spike_p_adj", "", "spike_p adjusted over all layers of the run (Benjamini–Hochberg)."),
             ("spike_p_rank", "", "Rank of λ_max among the resampled maxima, the larger p over nulls."),
+        ),
+        *_columns("str", ("spike_verdict", "", "Verdict of weights.spikes, by the adjusted p: yes, no or cannot say.")),
+        *_columns("bool", ("bulk_extrapolated", "", "Whether bulk_p goes beyond the simulated sizes (N over 1024).")),
+        *_columns(
+            "float",
             ("shuffle_distance", "", "Jensen–Shannon distance to shuffled copies, 100 log bins, mean over replicas."),
             ("shuffle_distance_sd", "", "Standard deviation of that distance over replicas."),
             ("null_distance", "", "Largest distance between two shuffled copies: what nothing looks like."),
+            (
+                "null_distance_sd",
+                "",
+                "Standard deviation of the distances between shuffled copies; from three copies on.",
+            ),
         ),
-        *_columns("int", ("rand_num_spikes", "", "Shuffled eigenvalues above their own edge (correlation traps).")),
-        *_columns("float", ("null_max_ratio", "", "Largest shuffled λ over its own fitted edge.")),
+        *_columns(
+            "int",
+            (
+                "rand_num_spikes",
+                "",
+                "Eigenvalues of a shuffled copy above its own fitted .99 edge (correlation traps): the lower median over copies.",
+            ),
+        ),
+        *_columns(
+            "float",
+            (
+                "null_max_ratio",
+                "",
+                "Largest eigenvalue of a shuffled copy over its own fitted .99 edge: the mean over copies.",
+            ),
+        ),
         *_columns("int", ("n_erg", "", "Count of the ERG (trace-log) condition from the top.")),
         *_columns("float", ("n_erg_mp", "", "The same count on Marchenko–Pastur quantiles.")),
         *_columns("int", ("erg_gap", "", "n_erg − n_tail.")),
