@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from querist.errors import BadInput
 from querist.sources.datasets.registry import locate
 from querist.training import fit
-from querist.weights import Alarm, Monitor
+from querist.weights import Monitor
 
 
 def read(part: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -52,10 +53,6 @@ def accuracy(model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> dict
     return {"accuracy": (right, torch.tensor(float(len(batch[1])), device=batch[1].device))}
 
 
-def tell(alarm: Alarm) -> None:
-    print(f"step {alarm.step}, {alarm.layer}: {alarm.kind}. {alarm.because}")
-
-
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     words.add_argument("--epochs", type=int, default=3)
@@ -64,7 +61,7 @@ def main() -> None:
     given = words.parse_args()
     torch.manual_seed(0)
     model = network()
-    monitor = Monitor(model, every=25, full_every=4, max_overhead=0.1, out=given.out, on_alarm=tell)
+    monitor = Monitor(model, every=25, full_every=4, max_overhead=0.1, out=given.out, on_alarm=print)
     found = fit(
         model, loss, read("train"), batch_size=128, epochs=given.epochs, lr=given.lr, optimizer="adam",
         validation=read("t10k"), metric=accuracy, hooks=[monitor],
@@ -74,4 +71,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BadInput as error:
+        raise SystemExit(f"{error}") from None

@@ -255,6 +255,21 @@ def test_what_cannot_be_afforded_is_counted_and_a_whole_look_stays_due():
     assert other.state() == skipped.state()
 
 
+def test_a_whole_spectrum_brought_forward_does_not_make_small_looks_dear():
+    pace = Pace(10, 100, 0.1)
+    pace.decide(1, 1.0)
+    pace.spent("whole", 4.0, whole=3.0)
+    assert pace.costs == {"whole": 4.0, "top": 1.0}
+    assert pace.decide(90, 89.0) is None  # 4 spent, 1 to come, and 4 set aside for the last
+    assert pace.decide(100, 90.0) == "top"
+    pace.spent("top", 3.0, whole=2.0)
+    assert pace.costs["top"] == 1.0
+    pace.spent("top", 5.0)
+    assert pace.costs["top"] == 5.0
+    pace.spent("top", 1.0)
+    assert pace.costs["top"] == 3.0
+
+
 def test_the_stopwatch_leaves_booked_time_out():
     now = [0.0]
     watch = Stopwatch(lambda: now[0])

@@ -40,6 +40,9 @@ class Alarm:
     level: float | None
     because: str
 
+    def __str__(self) -> str:
+        return f"step {self.step}, {self.layer}: {self.kind}. {self.because}"
+
     def as_dict(self) -> dict[str, Any]:
         """The fields as plain values, as the table of alarms names them."""
         row = asdict(self)

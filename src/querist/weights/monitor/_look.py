@@ -53,7 +53,7 @@ class Memory:
 
 @dataclass(slots=True)
 class Look:
-    """What a look gave: a row of the table `trace`, rows of the other tables, alarms."""
+    """What a look gave: a row of the table `trace`, rows of the other tables, alarms, and what a whole spectrum took."""
 
     row: dict[str, Any]
     top_values: list[dict[str, Any]] = field(default_factory=list)
@@ -61,6 +61,7 @@ class Look:
     histogram: list[dict[str, Any]] = field(default_factory=list)
     copies: list[dict[str, Any]] = field(default_factory=list)
     alarms: list[Alarm] = field(default_factory=list)
+    whole_seconds: float = 0.0
 
 
 def look(W: Tensor, matrix: LayerMatrix, memory: Memory, plan: Plan) -> Look:
@@ -98,10 +99,9 @@ def look(W: Tensor, matrix: LayerMatrix, memory: Memory, plan: Plan) -> Look:
     if memory.previous is not None and memory.previous.shape == W.shape:
         _follow(seen, W, found, matrix, memory, plan)
     if plan.whole or _candidate(top, above, memory.known, plan):
-        row["event"] = "whole"
-        _add(
-            seen, whole_spectrum(W, matrix, memory.known, memory.band, plan.event, plan.layers, plan.seed), memory, plan
-        )
+        row["event"], whole_begun = "whole", time.perf_counter()
+        _add(seen, whole_spectrum(W, matrix, memory.known, memory.band, plan.event, plan.layers, plan.seed), memory)
+        seen.whole_seconds = time.perf_counter() - whole_begun
     memory.weights = found
     # On the CPU: what is kept between two looks must not crowd the network out of its accelerator.
     memory.previous = W.detach().to("cpu", copy=True)
@@ -202,7 +202,7 @@ def _overlap(seen: Look, pair: str, update: Triplets, other: Triplets) -> None:
         seen.overlaps += [{**place, "i": i, "j": j, "value": float(O[i, j])} for i, j in np.ndindex(*O.shape)]
 
 
-def _add(seen: Look, whole: Whole, memory: Memory, plan: Plan) -> None:
+def _add(seen: Look, whole: Whole, memory: Memory) -> None:
     """The whole spectrum's rows, and what is known from now on."""
     row = seen.row
     place = {"step": row["step"], "layer_id": row["layer_id"]}

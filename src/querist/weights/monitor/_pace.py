@@ -70,7 +70,7 @@ class Pace:
             return "whole"
         if self.since_whole + 1 >= self.full_every and self.affords(self.costs.get("whole", 0.0)):
             return "whole"
-        if self.affords(self.costs.get("top", self.costs.get("whole", 0.0))):
+        if self.affords(self.costs.get("top", 0.0)):
             return "top"
         self.skipped += 1
         return None
@@ -80,15 +80,23 @@ class Pace:
         reserve = self.costs.get("whole", 0.0)
         return self.own + cost + reserve <= self.max_overhead * self.training
 
-    def spent(self, event: Event, seconds: float) -> int:
-        """Book an event's price; the number of events that were left out before it."""
-        # The dearer of the last two: a machine that was busy once makes the next events rarer, not the budget void.
+    def spent(self, event: Event, seconds: float, whole: float = 0.0) -> int:
+        """Book an event's price; the number of events that were left out before it.
+
+        whole: how much of it went into whole spectra, which a small event has only where one was brought forward.
+        """
         self.own += seconds
-        before = self.costs.get(event)
-        self.costs[event] = seconds if before is None else max(seconds, (before + seconds) / 2)
+        self._expect(event, seconds - (whole if event == "top" else 0.0))
+        if "top" not in self.costs:
+            self._expect("top", seconds - whole)
         self.since_whole = 0 if event == "whole" else self.since_whole + 1
         skipped, self.skipped = self.skipped, 0
         return skipped
+
+    def _expect(self, event: Event, seconds: float) -> None:
+        """Or half-way back to it from what was dearer: a machine that was busy once makes the next events rarer."""
+        before = self.costs.get(event)
+        self.costs[event] = seconds if before is None else max(seconds, (before + seconds) / 2)
 
     def also(self, seconds: float) -> None:
         """Book time beside the events: writing, drawing."""

@@ -294,7 +294,7 @@ class Monitor(Hook):
         self.pace.training = training
         if self._folder is not None:
             self._write(last)
-        self.pace.spent(event, self.stopwatch.book(begun))
+        self.pace.spent(event, self.stopwatch.book(begun), sum(one.whole_seconds for one in looks))
         self._records.book(self.pace.own, training)
         if self.on_alarm is not None:
             for alarm in raised:
