@@ -168,7 +168,7 @@ def _bits(column: pl.Series) -> object:
 
 
 class KillAfter:
-    """A progress callable that ends its own process by SIGKILL once so many units are done in this sitting."""
+    """A progress callable that ends its own process by SIGKILL once it was called so often: some unit is done by then."""
 
     def __init__(self, units: int):
         self.left = units

@@ -76,8 +76,8 @@ def test_memory_and_folder_agree_and_the_folder_is_read_again(memory, run):
 def test_the_header_tells_where_the_numbers_come_from(run):
     header = json.loads((run.folder / "run.json").read_text())
     assert list(header) == [
-        "schema", "room", "command", "version", "study", "status", "seed", "config", "argv", "engine", "started", "finished",
-        "seconds", "versions", "host", "inputs", "failed",
+        "schema", "room", "command", "version", "study", "status", "seed", "config", "argv", "engine", "started",
+        "finished", "seconds", "versions", "host", "inputs", "failed",
     ]  # fmt: skip
     assert header["schema"] == "querist.run/1"
     assert header["config"] == CONFIG.model_dump(mode="json")

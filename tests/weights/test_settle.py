@@ -153,7 +153,10 @@ def test_the_bulk_must_be_more_than_one_more_of_its_copies(spike):
     verdict, because = verdicts(row | {"bulk_ks": 5.6, "bulk_p_copies": 0.2}, draws)["bulk"]
     assert (verdict, "one more of the copies" in because) == ("cannot say", True)
     assert verdicts(row | {"bulk_ks": 5.3}, draws)["bulk"][0] == "cannot say"
-    assert verdicts(row | {"bulk_p_copies": None}, Draws({}, {}, {"signflip": (5.0,)}))["bulk"][0] == "cannot say"
+    unknown = row | {"bulk_p_copies": None}
+    assert verdicts(unknown, draws)["bulk"][0] == "yes"
+    assert verdicts(unknown | {"bulk_ks": 5.6}, draws)["bulk"][0] == "cannot say"
+    assert verdicts(unknown, Draws({}, {}, {"signflip": (5.0,)}))["bulk"][0] == "cannot say"
 
 
 def test_a_distance_needs_three_copies_and_the_larger_spread(spike):

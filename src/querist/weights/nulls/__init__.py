@@ -1,6 +1,6 @@
 """What a spectrum would look like with nothing to find: laws, resampled matrices, tests."""
 
-from querist.weights.nulls._bulk import MPFit, beyond_copies, bulk_p, fit_mp
+from querist.weights.nulls._bulk import KS_SD, MPFit, beyond_copies, bulk_p, fit_mp
 from querist.weights.nulls._distance import ShuffleDistance, jensen_shannon, shuffle_distance
 from querist.weights.nulls._lanczos import top_eigenvalue
 from querist.weights.nulls._marchenko_pastur import mp_cdf, mp_edges, mp_moment, mp_pdf, mp_quantile, mp_quantiles
@@ -12,6 +12,7 @@ from querist.weights.nulls._spiketest import Round, SpikeTest
 from querist.weights.nulls._tracy_widom import johnstone, tw1_cdf, tw1_quantile, tw1_sf, tw_edge
 
 __all__ = [
+    "KS_SD",
     "PHASES",
     "Evidence",
     "MPFit",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from querist.results.finding import Finding, Verdict
 from querist.weights import questions as ask
 from querist.weights.fits import finger_words
+from querist.weights.nulls import KS_SD, beyond_copies
 from querist.weights.studies.columns import SHORT_TAIL
 
 __all__ = ["LEVEL", "Draws", "layer_findings", "run_findings", "spike_verdict"]
@@ -147,6 +149,8 @@ def _bulk(row: Row, draws: Draws) -> Finding:
         because = f"N·KS {ks:.3g} is within what a random matrix of this shape gives (p {_p(p)}){beyond}."
         return _finding(row, ask.BULK, "no", because, ks, null=typical, p=p)
     chance = row["bulk_p_copies"]
+    if chance is None and len(copies) > 1:  # rows of a watched training hold no such column
+        chance = beyond_copies(ks, copies, KS_SD * math.sqrt(row["n_values"] / row["N"]))
     if p < 0.01 and copies and chance is not None and chance <= BULK_LEVEL and ks > max(copies):
         because = f"N·KS {ks:.3g} is beyond a random matrix of this shape (p {_p(p)}){beside}{beyond}."
         return _finding(row, ask.BULK, "yes", because, ks, null=typical, p=p)
