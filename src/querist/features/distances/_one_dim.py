@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -11,9 +12,9 @@ from numpy.typing import ArrayLike
 
 from querist.features.arrays import device_rows, line, on_device, order, pair, same_width, weights
 
-__all__ = ["Knots", "cells", "knots", "per_unit_wasserstein", "sorted_distances", "wasserstein_1d"]
+__all__ = ["Knots", "cells", "knots", "per_unit_wasserstein", "sorted_distances", "sorted_powers", "wasserstein_1d"]
 
-_CELLS = 1 << 17
+_CELLS = 1 << 16
 """Numbers worked on at a time, so that a difference and its power stay in the second-level cache."""
 _COLUMNS = 16
 """Columns transposed at a time: one cache line of float32; 32 and more take twice as long (10,000 x 512)."""
@@ -134,7 +135,7 @@ def _norms(gap: np.ndarray, p: float, width: np.ndarray | None) -> np.ndarray:
         return np.abs(gap, out=gap).max(axis=1).astype(np.float64)
     gap = gap.astype(np.float64, copy=False)
     if p == 2:
-        squares = np.einsum("ij,ij->i", gap, gap) / gap.shape[1] if width is None else (gap * gap) @ width
+        squares = np.vecdot(gap, gap) / gap.shape[1] if width is None else (gap * gap) @ width
         return np.sqrt(squares)
     gap = np.abs(gap, out=gap)
     largest = gap.max(axis=1)
@@ -142,6 +143,34 @@ def _norms(gap: np.ndarray, p: float, width: np.ndarray | None) -> np.ndarray:
     gap **= p
     mean = gap.mean(axis=1) if width is None else gap @ width
     return largest * mean ** (1 / p)
+
+
+def sorted_powers(
+    xs: Float[np.ndarray, "k n"], ys: Float[np.ndarray, "k m"], p: float, shared: Knots | None
+) -> Float[np.ndarray, "k"]:
+    """W_p^p as `sorted_distances` to the power p, for few enough rows to be done at once; `xs` is used up.
+
+    Called thousands of times on blocks over which a sort takes no longer than a few conversions: at p = 2 the squares of
+    float32 rows are added up in float32 over runs of at most 256, and only these sums in float64. That costs 1e-8 of the
+    value, below what float32 differences do, and saves a tenth of the time.
+    """
+    if shared is not None or p not in (1, 2):
+        return sorted_distances(xs, ys, p, shared) ** p
+    np.subtract(xs, ys, xs)
+    if p == 1:
+        return np.abs(xs, xs).mean(axis=1, dtype=np.float64)
+    run = _run(xs.shape[1]) if xs.dtype == np.float32 else 0
+    if run:
+        parts = xs.reshape(len(xs), -1, run)
+        return np.vecdot(parts, parts).sum(axis=1, dtype=np.float64) / xs.shape[1]
+    gap = xs.astype(np.float64, copy=False)
+    return np.vecdot(gap, gap) / xs.shape[1]
+
+
+@functools.lru_cache(maxsize=64)
+def _run(n: int) -> int:
+    """The longest run of at most 256 that divides n, 0 where all are below 32."""
+    return next((run for run in range(min(n, 256), 31, -1) if n % run == 0), 0)
 
 
 def torch_distances(x: Any, y: Any, p: float) -> Float[np.ndarray, "k"]:

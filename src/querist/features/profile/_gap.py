@@ -11,16 +11,17 @@ from jaxtyping import Float
 
 from querist.features.arrays import counted
 from querist.features.profile._measures import Distances, Measure, measure
+from querist.features.profile._relabelled import relabelled
 from querist.features.profile._splits import Split, groups
 from querist.features.profile._splits import splits as drawn_splits
-from querist.statistics import jackknife, max_t, permutation_test
+from querist.statistics import jackknife, max_t
 from querist.statistics.arrays import check_level
 
 __all__ = ["Gap", "GapDraws", "NetworkGap", "gap", "gap_draws", "gaps", "largest_gap", "mean_excess", "network_gap"]
 
 GROUPS = 20
 JACKKNIFED = 10
-"""Draws that the jackknife averages over: with ten, its sd is five per cent above that of a mean over all."""
+"""Draws that the jackknife averages over, balanced: ten random ones would add up to a tenth to its standard error."""
 POWER_IS_LOW = 100
 
 
@@ -146,23 +147,15 @@ def gap_draws(
     )
     n, m = made.n, made.m
     drawn = drawn_splits(n, m, counted(splits, "The number of splits", 2), clusters=clusters, pairs=pairs, seed=seed)
-    terms = [made.between(s.a, s.t) for s in drawn]
-    raw = np.array([term.mean() for term in terms])
-    null = np.array([made.power(s.a, s.b) for s in drawn])
-    error = made.error(np.mean(terms, axis=0))
-    test = permutation_test(
-        np.arange(n),
-        np.arange(n, n + m),
-        made.power,
-        clusters=clusters,
-        pairs=pairs,
-        permutations=permutations,
-        seed=seed,
-    )
+    terms = made.terms([(s.a, s.t) for s in drawn])
+    raw, null = terms.mean(axis=1), made.powers([(s.a, s.b) for s in drawn])
+    error = made.error(terms.mean(axis=0))
+    test = relabelled(made, clusters=clusters, pairs=pairs, permutations=permutations, seed=seed)
     se, degrees = None, 0
     if test.p <= level:
         of = groups(n, m, GROUPS, clusters=clusters, pairs=pairs, seed=seed)
-        se, degrees = _jackknifed(made, drawn[:JACKKNIFED], of)
+        turned = drawn_splits(n, m, JACKKNIFED, clusters=clusters, pairs=pairs, balanced=True, seed=seed)
+        se, degrees = _jackknifed(made, turned, of)
     mean = float(raw.mean())
     return GapDraws(
         order=made.p,
@@ -185,19 +178,17 @@ def mean_excess(
     """The excess of a layer alone, from the same draws as `gap_draws`, without test or interval; sliced distance."""
     made = measure(source, target, p=p, projections=projections, seed=seed)
     drawn = drawn_splits(made.n, made.m, counted(splits, "The number of splits", 2), seed=seed)
-    raw = np.mean([made.power(s.a, s.t) for s in drawn])
-    return _root(float(raw - np.mean([made.power(s.a, s.b) for s in drawn])), made.p)
+    powers = made.powers([(s.a, s.t) for s in drawn] + [(s.a, s.b) for s in drawn])
+    return _root(float(powers[: len(drawn)].mean() - powers[len(drawn) :].mean()), made.p)
 
 
 def _jackknifed(made: Measure, drawn: Sequence[Split], of: np.ndarray) -> tuple[float | None, int]:
     """Standard error of excess_p over images: groups are left out of every part of the same few draws."""
 
     def excess(keep: np.ndarray) -> float:
-        total = 0.0
-        for split in drawn:
-            a, b, t = (part[keep[part]] for part in split)
-            total += made.power(a, t) - made.power(a, b)
-        return total / len(drawn)
+        kept = [[part[keep[part]] for part in split] for split in drawn]
+        powers = made.powers([(a, t) for a, _, t in kept] + [(a, b) for a, b, _ in kept])
+        return float(powers[: len(kept)].mean() - powers[len(kept) :].mean())
 
     found = jackknife(of, excess)
     return found.se, found.n - 1
@@ -309,17 +300,9 @@ def network_gap(
         halves = drawn_splits(
             n, made.m, counted(splits, "The number of splits", 2), clusters=clusters, pairs=same, seed=seed
         )
-        test = permutation_test(
-            np.arange(n),
-            np.arange(n, 2 * n),
-            made.power,
-            clusters=clusters,
-            pairs=True,
-            permutations=permutations,
-            seed=seed,
-        )
+        test = relabelled(made, clusters=clusters, pairs=True, permutations=permutations, seed=seed)
         values[name] = _root(test.observed, made.p)
-        nulls[name] = _root(float(np.mean([made.power(s.a, s.b) for s in halves])), made.p)
+        nulls[name] = _root(float(made.powers([(s.a, s.b) for s in halves]).mean()), made.p)
         observed.append(test.observed)
         permuted.append(test.null)
         alone[name] = test.p

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ from querist.features.distances import (
     spectrum_distance,
 )
 from querist.features.distances._directions import chunks
-from querist.features.distances._one_dim import knots, sorted_distances
+from querist.features.distances._one_dim import knots, sorted_powers
 from querist.features.distances._sliced import block_error, project
 from querist.features.errors import DimensionMismatch, LabelsNeeded
 from querist.features.normalise import flattened
@@ -34,24 +34,36 @@ SQUARED = ("gaussian", "spectrum", "sinkhorn", "otdd")
 EPSILON = 0.1
 """Of the mean cost between two rows of the pool: the default epsilon of the Sinkhorn divergence."""
 _PIECE = 1 << 17
-"""Numbers of a block of projections: gathered, sorted and subtracted while they lie in the second-level cache."""
+"""Numbers of a block of projected lines, which stay in the second-level cache while subsets are drawn from them."""
 
 Subset = Int[np.ndarray, "images"]
 
 
 class Measure:
-    """D^p between any two subsets of a pool of images, `between(first, second)`, as its terms: D^p is their mean.
+    """D^p between any two subsets of a pool of images, as terms whose mean it is: W_p^p by direction (sliced), by unit
+    (per-unit), or the one power.
 
-    n, m: images of the first and second set; the pool numbers the first set's from 0, then the second's. d: width. Terms are
-    W_p^p by direction (sliced), by unit (per-unit), or the one power.
+    n, m: images of the first and second set; the pool numbers the first set's from 0, then the second's. d: width.
     """
 
-    def __init__(self, n: int, m: int, d: int, p: float, between: Callable[[Subset, Subset], np.ndarray], block: Any):
-        self.n, self.m, self.d, self.p, self.between, self._block = n, m, d, p, between, block
+    def __init__(
+        self,
+        n: int,
+        m: int,
+        d: int,
+        p: float,
+        terms: Callable[[Sequence[tuple[Subset, Subset]]], Float[np.ndarray, "pairs P"]],
+        block: Int[np.ndarray, "P"] | None,
+    ):
+        self.n, self.m, self.d, self.p, self.terms, self._block = n, m, d, p, terms, block
+
+    def powers(self, pairs: Sequence[tuple[Subset, Subset]]) -> Float[np.ndarray, "pairs"]:
+        """D^p of each pair of subsets; many at once cost less than one after another."""
+        return self.terms(pairs).mean(axis=1)
 
     def power(self, first: Subset, second: Subset) -> float:
-        """D^p."""
-        return float(self.between(first, second).mean())
+        """D^p of one pair."""
+        return float(self.powers([(first, second)])[0])
 
     def error(self, terms: Float[np.ndarray, "P"]) -> float | None:
         """Monte Carlo standard error of the mean of terms; None where no directions were drawn."""
@@ -96,10 +108,9 @@ def measure(
             lines = _projected(pool, drawn.vectors)
         else:
             block, lines = None, pool.T.copy()
-        return Measure(n, m, d, p, _on_lines(lines.reshape(len(lines), n + m, sites), p), block)
-    stack = pool.reshape(n + m, sites, d)
-    between = _whole(stack, distance, p, epsilon, labels, seed)
-    return Measure(n, m, d, p, lambda first, second: np.array([between(first, second)]), None)
+        return Measure(n, m, d, p, _on_lines(lines, sites, p), block)
+    between = _whole(pool.reshape(n + m, sites, d), distance, p, epsilon, labels, seed)
+    return Measure(n, m, d, p, lambda pairs: np.array([[between(*pair)] for pair in pairs]), None)
 
 
 def _projected(pool: np.ndarray, vectors: np.ndarray) -> Float[np.ndarray, "P rows"]:
@@ -109,29 +120,32 @@ def _projected(pool: np.ndarray, vectors: np.ndarray) -> Float[np.ndarray, "P ro
     return lines
 
 
-def _on_lines(lines: Float[np.ndarray, "P images sites"], p: float) -> Callable[[Subset, Subset], np.ndarray]:
-    """W_p^p of each line between two subsets: gathered and sorted anew each time, which costs half of selecting from one
-    sort of the pool (500 lines, 2,000 of 4,000 images)."""
-    count, _, sites = lines.shape
-    cache: dict[tuple[int, int], Any] = {}
+def _on_lines(
+    lines: Float[np.ndarray, "P rows"], sites: int, p: float
+) -> Callable[[Sequence[tuple[Subset, Subset]]], np.ndarray]:
+    """W_p^p of each line between two subsets, gathered and sorted anew for each pair: selecting from one sort of the pool
+    costs twice that. All pairs are done on a few lines before the next few, which so are read from memory once."""
 
-    def between(first: Subset, second: Subset) -> np.ndarray:
-        n, m = len(first) * sites, len(second) * sites
-        if (n, m) not in cache:
-            cache.clear()
-            cache[n, m] = knots(n, m)
-        result = np.empty(count)
-        step = max(1, _PIECE // max(n, m))
-        for start in range(0, count, step):
+    def terms(pairs: Sequence[tuple[Subset, Subset]]) -> np.ndarray:
+        # Ascending numbers: neighbours in memory are gathered together, and the sort does not mind their order.
+        chosen = [(_rows_of(np.sort(first), sites), _rows_of(np.sort(second), sites)) for first, second in pairs]
+        shared = {sizes: knots(*sizes) for sizes in {(x.size, y.size) for x, y in chosen}}
+        result = np.empty((len(pairs), len(lines)))
+        step = max(1, _PIECE // lines.shape[1])
+        for start in range(0, len(lines), step):
             part = lines[start : start + step]
-            xs = part.take(first, axis=1).reshape(len(part), n)
-            ys = part.take(second, axis=1).reshape(len(part), m)
-            xs.sort(axis=1)
-            ys.sort(axis=1)
-            result[start : start + step] = sorted_distances(xs, ys, p, cache[n, m])
-        return result**p
+            for row, (x, y) in zip(result, chosen, strict=True):
+                xs, ys = part.take(x, 1, None, "clip"), part.take(y, 1, None, "clip")
+                xs.sort(1)
+                ys.sort(1)
+                row[start : start + step] = sorted_powers(xs, ys, p, shared[x.size, y.size])
+        return result
 
-    return between
+    return terms
+
+
+def _rows_of(images: Subset, sites: int) -> Int[np.ndarray, "rows"]:
+    return images if sites == 1 else (images[:, None] * sites + np.arange(sites)).ravel()
 
 
 def _whole(

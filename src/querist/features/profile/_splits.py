@@ -37,37 +37,52 @@ def arm_size(n: int, m: int) -> int:
     return size
 
 
-def splits(n: int, m: int, count: int, *, clusters: Any = None, pairs: Any = None, seed: int = 0) -> list[Split]:
+def splits(
+    n: int, m: int, count: int, *, clusters: Any = None, pairs: Any = None, balanced: bool = False, seed: int = 0
+) -> list[Split]:
     """`count` draws of `arm_size` images each from n source images (0 … n − 1) and m of the target (n … n + m − 1).
 
     clusters, pairs: as in `permutation_test`. Clusters are not cut, so parts may then fall short of n_c. With pairs the
     target's part holds the partners of b: an image never stands against its own partner, which would make the distance too
-    small, and raw and null distances then differ by the partners alone.
+    small, and raw and null distances then differ by the partners alone. balanced: one random order turned round by equal
+    steps, so that every image comes about as often in each part, and a few draws use the sets whole.
     """
     size = arm_size(n, m)
     unit, _ = unit_ids(n, m, clusters, pairs)
     paired = pairs is not None and pairs is not False
-    rng = stream(seed, "splits", n, m)
+    rng = stream(seed, "splits", "balanced" if balanced else "random", n, m)
+    source, target = _Order(unit[:n]), _Order(unit[n:])
+    if balanced:
+        place, other = rng.permutation(source.units), rng.permutation(target.units)
     drawn = []
-    for _ in range(count):
-        order, ends = _shuffled(unit[:n], rng)
+    for i in range(count):
+        if balanced:
+            order, ends = source.by((place + i * source.units // count) % source.units)
+        else:
+            order, ends = source.by(rng.permutation(source.units))
         first = _cut(ends, size)
         a, b = order[:first], order[first : first + _cut(ends[ends > first] - first, size)]
         if paired:
-            t = n + np.flatnonzero(np.isin(unit[n:], unit[b]))
+            t = np.flatnonzero(np.isin(unit[n:], unit[b]))
         else:
-            order, ends = _shuffled(unit[n:], rng)
-            t = n + order[: _cut(ends, size)]
-        drawn.append(Split(a, b, t))
+            turned = (other + i * target.units // count) % target.units if balanced else rng.permutation(target.units)
+            order, ends = target.by(turned)
+            t = order[: _cut(ends, size)]
+        drawn.append(Split(a, b, n + t))
     return drawn
 
 
-def _shuffled(unit: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Rows with their units in random order, and where each unit ends."""
-    known, code = np.unique(unit, return_inverse=True)
-    place = rng.permutation(known.size)[code]
-    order = np.argsort(place, kind="stable")
-    return order, np.cumsum(np.bincount(place))
+class _Order:
+    """The rows of a set with their units in a given order, and where each unit ends."""
+
+    def __init__(self, unit: np.ndarray):
+        known, self._code, size = np.unique(unit, return_inverse=True, return_counts=True)
+        self.units = known.size
+        self._size = size
+
+    def by(self, place: Int[np.ndarray, "units"]) -> tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "units"]]:
+        """place: the position of each unit."""
+        return np.argsort(place[self._code], kind="stable"), np.cumsum(self._size[np.argsort(place)])
 
 
 def _cut(ends: np.ndarray, size: int) -> int:
