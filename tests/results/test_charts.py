@@ -146,6 +146,13 @@ def test_strip_places_every_layer_on_the_row_of_its_kind():
     assert len({trace["marker"]["symbol"] for trace in data}) == 2
 
 
+def test_a_strip_marks_what_is_not_sure():
+    data, _ = charts.strip(["l0", "l1"], ["a", "a"], Axes("", ""), sure=[True, False])
+    first, second = data[0]["marker"]["symbol"]
+    assert second == f"{first}-open"
+    assert data[0]["text"][1].endswith("(cannot say)")
+
+
 def test_bars_beyond_the_limit_become_a_line():
     few, _ = charts.bars({"a": [1, 2]}, ["x", "y"], Axes("", ""), low=[0, 1], high=[2, 4])
     many, _ = charts.bars({"a": np.arange(2000)}, list(range(2000)), Axes("", ""))

@@ -245,8 +245,18 @@ def _boxes(null: Series, x: np.ndarray) -> Series:
     return replace(null, x=wide, null=True, **{k: np.repeat(np.asarray(v, dtype=float), 3) for k, v in parts.items()})
 
 
-def strip(labels: Sequence[str], kinds: Sequence[str | None], axes: Axes, *, order: Sequence[str] = ()) -> Chart:
-    """Which of several kinds each layer is, by depth: a row per kind, so that position tells it as well as colour."""
+def strip(
+    labels: Sequence[str],
+    kinds: Sequence[str | None],
+    axes: Axes,
+    *,
+    order: Sequence[str] = (),
+    sure: Sequence[bool] | None = None,
+) -> Chart:
+    """Which of several kinds each layer is, by depth: a row per kind, so that position tells it as well as colour.
+
+    sure: where False the mark is hollow.
+    """
     present = {kind for kind in kinds if kind is not None}
     rows = [*[kind for kind in order if kind in present], *sorted(present - set(order))]
     told = {kind: shown(kind) for kind in rows}
@@ -260,7 +270,12 @@ def strip(labels: Sequence[str], kinds: Sequence[str | None], axes: Axes, *, ord
             "x": where,
             "y": [told[kind]] * len(where),
         }
-        trace |= {"marker": {**marker_of(position), "size": 9}, "text": tick_labels([labels[i] for i in where])}
+        marker = {**marker_of(position), "size": 9}
+        text = tick_labels([labels[i] for i in where])
+        if sure is not None and not all(sure[i] for i in where):
+            marker["symbol"] = [str(marker["symbol"]) + ("" if sure[i] else "-open") for i in where]
+            text = [label if sure[i] else f"{label} (cannot say)" for label, i in zip(text, where, strict=True)]
+        trace |= {"marker": marker, "text": text}
         data.append({**trace, "hovertemplate": "%{text}<br>%{y}<extra></extra>"})
     layout = axes_layout(axes, data)
     layout["xaxis"] |= depth_ticks(labels)

@@ -52,14 +52,17 @@ def overview(layers: pl.DataFrame) -> Figure:
         labels,
         Axes("layer, in order of the source", "eigenvalues"),
     )
-    phases = strip(labels, rows["phase"].to_list(), Axes("layer, in order of the source", ""), order=PHASES)
+    sure = [bool(decided) for decided in rows["phase_decided"]]
+    axes = Axes("layer, in order of the source", "")
+    phases = strip(labels, rows["phase"].to_list(), axes, order=PHASES, sure=sure)
     data, layout = stack([("Tail exponent", alpha), ("Spikes", spikes), ("Phase", phases)])
     return Figure(
         name="overview",
         title="All layers by depth",
         caption="Top: the exponent of each layer with its interval; the grey band is what the same fit gives on the matching "
         "Marchenko–Pastur law and on shuffled copies, so a point inside it says nothing about training. Middle: "
-        "eigenvalues beyond every null, beside those beyond the Tracy–Widom edge alone. Bottom: the phase.",
+        "eigenvalues beyond every null, beside those beyond the Tracy–Widom edge alone. "
+        "Bottom: the phase, hollow where the evidence points there and does not decide.",
         data=data,
         layout=layout,
         table="layers",

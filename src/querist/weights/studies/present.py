@@ -153,12 +153,16 @@ def summarise(
         "n_failed": sum(row["status"] == "failed" for row in rows),
         "parameters": sum(sizes),
         "layers": list(rows),
-        "phases": dict(Counter(row["phase"] for row in rows if row["phase"] is not None)),
+        "phases": dict(Counter(_phase(row) for row in rows if row["phase"] is not None)),
         "mean_alpha": sum(alphas) / len(alphas) if alphas else None,
         "mean_alpha_weighted": sum(weighted) / len(weighted) if weighted else None,
         "total_spikes": sum(row["n_spikes"] or 0 for row in rows if row["spike_verdict"] == "yes"),
         "advice": list(advice),
     }
+
+
+def _phase(row: Row) -> str:
+    return row["phase"] if row["phase_decided"] else "cannot say"
 
 
 def warn(rows: Sequence[Row], config: ScanConfig) -> list[str]:
