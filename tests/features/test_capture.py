@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from querist.features.capture import free_memory
+from querist.features.capturing import free_memory
 from tests.sources.taps.networks import Branch, Masked, Residual
 from torch import nn
 

@@ -174,3 +174,9 @@ def test_double_bootstrap_refuses():
     for options in ({"samples": 0}, {"most": 1.0}, {"n1": 199}, {"n1": 10}):
         with pytest.raises(BadOption):
             double_bootstrap_k(x, **options)
+
+
+def test_values_that_differ_by_a_rounding_are_tied():
+    x = np.array([1.0] * 6 + [100.0, np.nextafter(100.0, 200.0)])
+    assert np.isnan(pickands(x).index[0])
+    assert np.isnan(pickands(x * 0.01171875).index[0])

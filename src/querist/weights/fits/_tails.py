@@ -78,7 +78,7 @@ def hill_curve(evals: ArrayLike) -> TailCurve:
 def pickands(evals: ArrayLike) -> TailCurve:
     """Pickands' estimate for k = 1 … floor(N/4): γ = log2 of (x_(k) − x_(2k))/(x_(2k) − x_(4k)), values counted from the top.
 
-    It is right for every sign of γ, and far noisier than Hill's. NaN where ties make a difference 0. Zeros are dropped.
+    It is right for every sign of γ, and far noisier than Hill's. NaN where values are tied to within 2e-7 of their size. Zeros are dropped.
     Raises InvalidSpectrum, and TooFewRows below four positive values.
 
     Source: Pickands (1975); standard error by Dekkers & de Haan (1989).
@@ -87,7 +87,9 @@ def pickands(evals: ArrayLike) -> TailCurve:
     top = x[::-1]
     k = np.arange(1, x.size // 4 + 1)
     upper, lower = top[k - 1] - top[2 * k - 1], top[2 * k - 1] - top[4 * k - 1]
-    fine = (upper > 0) & (lower > 0)
+    # A difference of a few roundings is a tie: its digits would depend on the unit.
+    tie = 1e9 * np.finfo(np.float64).eps * top[k - 1]
+    fine = (upper > tie) & (lower > tie)
     index = np.full(k.size, np.nan)
     index[fine] = np.log2(upper[fine]) - np.log2(lower[fine])
     # γ·√(2·4^γ + 1)/(2·(2^γ − 1)·ln 2), written in 2^−|γ|, which does not overflow.
