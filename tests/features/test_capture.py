@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from querist.features.capturing import free_memory
 from tests.sources.taps.networks import Branch, Masked, Residual
 from torch import nn
 
@@ -24,6 +23,7 @@ from querist.errors import (
     UnknownName,
 )
 from querist.features import Capture, capture
+from querist.features.capturing import free_memory
 from querist.features.nets import cifar_resnet
 from querist.features.random_nets import random_net, set_norms
 from querist.features.reduction import projection

@@ -72,18 +72,16 @@ def fit_normaliser(source: Any, kind: Literal["none", "iso", "unit", "whiten"] =
     everything = np.ones(d, dtype=bool)
     if kind == "none":
         return Normaliser(kind, np.zeros(d), 1.0, everything)
-    if kind == "whiten":
-        mean, S = moments(flat, 1)
-        values, vectors = np.linalg.eigh(shrunk(flat, S))
-        if not values[-1] > 0:
-            raise UndefinedMetric("The layer is constant over the source: it cannot be scaled")
-        values = np.maximum(values, values[-1] * np.finfo(np.float64).eps * d)
-        return Normaliser(kind, mean, (vectors / np.sqrt(values)) @ vectors.T, everything)
     mean = flat.mean(axis=0, dtype=np.float64)
     variance = np.square(flat - mean).sum(axis=0) / (len(flat) - 1)
     largest = float(variance.max())
     if largest <= (8 * np.finfo(np.float64).eps * float(np.abs(flat).max())) ** 2:
         raise UndefinedMetric("The layer is constant over the source: it cannot be scaled")
+    if kind == "whiten":
+        mean, S = moments(flat, 1)
+        values, vectors = np.linalg.eigh(shrunk(flat, S))
+        values = np.maximum(values, values[-1] * np.finfo(np.float64).eps * d)
+        return Normaliser(kind, mean, (vectors / np.sqrt(values)) @ vectors.T, everything)
     if kind == "iso":
         return Normaliser(kind, mean, float(1 / np.sqrt(variance.mean())), everything)
     kept = variance > CONSTANT**2 * largest

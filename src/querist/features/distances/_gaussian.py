@@ -26,7 +26,7 @@ def gaussian_w2(X: Any, Y: Any, ddof: int = 1) -> Distance:
     """W_2 between the Gaussian laws with the moments of X and Y, in the unit of the rows; `power` is the usual squared number.
 
     X: (n, d), Y: (m, d). ddof: 1 divides covariances by n − 1; 0 by n, as must be wherever this is compared with an empirical
-    W_2, of which it is then a lower bound. With no more rows than units the d x d matrices are never formed. The estimate is
+    W_2, of which it is then a lower bound. A set with no more rows than units has its d x d matrix never formed. The estimate is
     biased upwards by the noise of the covariances, about in proportion to d²/n: below ten rows per unit a warning says so.
 
     Raises ShapeMismatch, DimensionMismatch, TooFewRows, NonFinite, BadOption, NumericalFailure.
@@ -39,7 +39,7 @@ def gaussian_w2(X: Any, Y: Any, ddof: int = 1) -> Distance:
     else:
         X, Y = pair(X, Y, least=least)
     n, m, d = len(X), len(Y), int(X.shape[1])
-    by_rows = n * m <= d * d
+    by_rows = min(n, m) <= d
     power = _from_rows(_host(X), _host(Y), ddof) if by_rows else _from_moments(*moments(X, ddof), *moments(Y, ddof))
     warnings = ()
     if min(n, m) < ROWS_PER_UNIT * d:
@@ -119,13 +119,22 @@ def clamped(scale: float, cross: float) -> float:
 
 
 def _from_rows(X: np.ndarray, Y: np.ndarray, ddof: int) -> float:
-    """Without d x d matrices: tr (S1^½ S2 S1^½)^½ is the nuclear norm of Xc Ycᵀ/√((n − ddof)(m − ddof))."""
+    """Where a covariance is singular: tr (S1^½ S2 S1^½)^½ is the nuclear norm of A Bᵀ for any factors AᵀA = S1, BᵀB = S2.
+
+    Centred rows over √(n − ddof) are such a factor, without a d x d matrix; and eigenvalues that should be 0 add no roots of
+    their rounding errors.
+    """
     if X is Y or np.array_equal(X, Y):
         return 0.0
     shift = X.mean(axis=0, dtype=np.float64) - Y.mean(axis=0, dtype=np.float64)
-    a, b = _centred(X) / math.sqrt(len(X) - ddof), _centred(Y) / math.sqrt(len(Y) - ddof)
+    a, b = _factor(X, ddof), _factor(Y, ddof)
     cross = np.linalg.svd(a @ b.T, compute_uv=False).sum()
     return float(shift @ shift) + clamped(float((a * a).sum() + (b * b).sum()), 2 * float(cross))
+
+
+def _factor(X: np.ndarray, ddof: int) -> Float[np.ndarray, "k d"]:
+    n, d = X.shape
+    return _centred(X) / math.sqrt(n - ddof) if n <= d else root(moments(X, ddof)[1]).T
 
 
 def _centred(X: np.ndarray) -> Float[np.ndarray, "n d"]:

@@ -12,14 +12,13 @@ from querist.features.profile._evolution import evolution
 from querist.features.profile._gap import (
     Gap,
     GapDraws,
-    NetworkGap,
     gap,
     gap_draws,
     gaps,
     largest_gap,
-    network_gap,
 )
 from querist.features.profile._measures import DISTANCES, Measure, measure
+from querist.features.profile._network import NetworkGap, network_gap
 from querist.features.profile._splits import Split, splits
 from querist.features.profile._statistics import Association, association, change, concordance, relative_excess, slope
 

@@ -17,7 +17,7 @@ from querist.features.profile._splits import splits as drawn_splits
 from querist.statistics import jackknife, max_t
 from querist.statistics.arrays import check_level
 
-__all__ = ["Gap", "GapDraws", "NetworkGap", "gap", "gap_draws", "gaps", "largest_gap", "mean_excess", "network_gap"]
+__all__ = ["Gap", "GapDraws", "gap", "gap_draws", "gaps", "largest_gap", "mean_excess"]
 
 GROUPS = 20
 JACKKNIFED = 10
@@ -116,7 +116,8 @@ def gap(
         "epsilon": epsilon,
         "seed": seed,
     }
-    found = gaps({name: gap_draws(S, T, **options) for name, (S, T) in layers.items()}, level=level)
+    named = {name: {} if plain else {"layer": str(name)} for name in layers}
+    found = gaps({name: gap_draws(S, T, **named[name], **options) for name, (S, T) in layers.items()}, level=level)
     return found["layer"] if plain else found
 
 
@@ -134,16 +135,25 @@ def gap_draws(
     pairs: Any = None,
     labels: Any = None,
     epsilon: float | None = None,
+    layer: str | None = None,
     seed: int = 0,
 ) -> GapDraws:
     """All that is drawn for one layer and target; `gaps` turns several of these into gaps.
 
     Splits, permutations and directions depend on the seed and on the numbers of images (and the width) only, so that layers
-    measured apart share them. Options as in `gap`.
+    measured apart share them. layer: its name in errors. Other options as in `gap`.
     """
     check_level(level)
     made = measure(
-        source, target, distance=distance, p=p, projections=projections, epsilon=epsilon, labels=labels, seed=seed
+        source,
+        target,
+        distance=distance,
+        p=p,
+        projections=projections,
+        epsilon=epsilon,
+        labels=labels,
+        layer=layer,
+        seed=seed,
     )
     n, m = made.n, made.m
     drawn = drawn_splits(n, m, counted(splits, "The number of splits", 2), clusters=clusters, pairs=pairs, seed=seed)
@@ -259,54 +269,3 @@ def _warnings(n_c: int) -> tuple[str, ...]:
     if n_c >= POWER_IS_LOW:
         return ()
     return (f"{n_c} images per arm: below {POWER_IS_LOW} a gap must be large to be seen.",)
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkGap:
-    """How far a layer moved between two nets of one lineage on the same images: value N_l, the null's mean, p and p_adj."""
-
-    value: float
-    null_mean: float
-    p: float
-    p_adj: float
-
-
-def network_gap(
-    a: Mapping[str, Any],
-    b: Mapping[str, Any],
-    *,
-    distance: Distances = "sliced",
-    p: float = 2.0,
-    projections: int = 500,
-    splits: int = 50,
-    permutations: int = 199,
-    clusters: Any = None,
-    epsilon: float | None = None,
-    seed: int = 0,
-) -> dict[str, NetworkGap]:
-    """N_l = D(P_l^a, P_l^b) for every layer of two nets of the same lineage (before and after fine-tuning), same images.
-
-    a, b: mappings from layer to rows (n, d) or (n, sites, d), normalised alike, row i of both from image i. Rows that did not
-    change give exactly 0. Null: two halves of net a; p: labels of the nets swapped within images, p_adj by max-T over layers.
-    Units are matched by position, so nets of different training are compared by spectrum_distance or cka instead.
-
-    Raises TooFewRows below 40 images, DimensionMismatch, ShapeMismatch, NonFinite, BadOption.
-    """
-    values, nulls, observed, permuted, alone = {}, {}, [], [], {}
-    for name in a:
-        made = measure(a[name], b[name], distance=distance, p=p, projections=projections, epsilon=epsilon, seed=seed)
-        n = made.n
-        same = np.arange(n), np.arange(n)
-        halves = drawn_splits(
-            n, made.m, counted(splits, "The number of splits", 2), clusters=clusters, pairs=same, seed=seed
-        )
-        test = relabelled(made, clusters=clusters, pairs=True, permutations=permutations, seed=seed)
-        values[name] = _root(test.observed, made.p)
-        nulls[name] = _root(float(made.powers([(s.a, s.b) for s in halves]).mean()), made.p)
-        observed.append(test.observed)
-        permuted.append(test.null)
-        alone[name] = test.p
-    adjusted = max_t(observed, np.column_stack(permuted), standardise=True)
-    return {
-        name: NetworkGap(values[name], nulls[name], alone[name], float(q)) for name, q in zip(a, adjusted, strict=True)
-    }

@@ -79,23 +79,27 @@ def measure(
     projections: int = 500,
     epsilon: float | None = None,
     labels: tuple[Any, Any] | None = None,
+    layer: str | None = None,
     seed: int = 0,
 ) -> Measure:
     """The distance of S (n, d) or (n, sites, d) and T (m, …), ready for subsets of their images.
 
     distance "per-unit" has the mean over units of W_p^p as its power; gaussian, spectrum, sinkhorn and otdd need p = 2. epsilon
     (sinkhorn): a tenth of the mean cost where left out. labels (otdd): those of S's images and of T's. Rows of one image stay
-    together. Raises DimensionMismatch, ShapeMismatch, NonFinite, BadOption, LabelsNeeded.
+    together. layer: what errors call it. Raises DimensionMismatch, ShapeMismatch, NonFinite, BadOption, LabelsNeeded.
     """
     if distance not in DISTANCES:
         raise BadOption("No such distance", value=distance, allowed=", ".join(DISTANCES))
     p = order(p)
     if distance in SQUARED and p != 2:
         raise BadOption(f"The {distance} distance has the order 2", value=p, allowed="p = 2")
-    (left, lead), (right, other) = flattened(S, "source"), flattened(T, "target")
+    names = [name if layer is None else f"{name}, layer {layer}," for name in ("source", "target")]
+    (left, lead), (right, other) = (flattened(Z, name) for Z, name in zip((S, T), names, strict=True))
     if left.shape[1] != right.shape[1]:
         raise DimensionMismatch(
-            "Source and target have other units", value=f"{left.shape[1]} and {right.shape[1]}", allowed="one width"
+            f"The units of {names[0]} and {names[1].rstrip(',')} differ",
+            value=f"{left.shape[1]} and {right.shape[1]}",
+            allowed="one width",
         )
     if lead[1:] != other[1:]:
         raise ShapeMismatch("Images have other numbers of sites", value=f"{lead} and {other}", allowed="one number")

@@ -52,22 +52,19 @@ def splits(
     paired = pairs is not None and pairs is not False
     rng = stream(seed, "splits", "balanced" if balanced else "random", n, m)
     source, target = _Order(unit[:n]), _Order(unit[n:])
-    if balanced:
-        place, other = rng.permutation(source.units), rng.permutation(target.units)
+    place, other = rng.permutation(source.units), rng.permutation(target.units)
     drawn = []
     for i in range(count):
         if balanced:
             order, ends = source.by((place + i * source.units // count) % source.units)
+            other_order, other_ends = target.by((other + i * target.units // count) % target.units)
         else:
             order, ends = source.by(rng.permutation(source.units))
+            other_order, other_ends = target.by(rng.permutation(target.units))
         first = _cut(ends, size)
         a, b = order[:first], order[first : first + _cut(ends[ends > first] - first, size)]
-        if paired:
-            t = np.flatnonzero(np.isin(unit[n:], unit[b]))
-        else:
-            turned = (other + i * target.units // count) % target.units if balanced else rng.permutation(target.units)
-            order, ends = target.by(turned)
-            t = order[: _cut(ends, size)]
+        partners = np.flatnonzero(np.isin(unit[n:], unit[b])) if paired else None
+        t = other_order[: _cut(other_ends, size)] if partners is None else partners
         drawn.append(Split(a, b, n + t))
     return drawn
 

@@ -83,8 +83,8 @@ def posteriors(Z: Float[np.ndarray, "n d"], components: int, seed: int) -> Float
     if spread <= (8 * np.finfo(np.float64).eps * float(np.abs(Z).max())) ** 2 * Z.size:
         return np.ones((n, 1))  # a constant representation has one component
     kept = 1 + int(np.searchsorted(np.cumsum(s**2) / spread, VARIANCE))
-    kept = min(kept, s.size)
-    leading = u[:, :kept] * (s[:kept] / np.sqrt(spread / n / kept))  # mean variance about one
+    s = s[: min(kept, s.size)]
+    leading = u[:, : s.size] * (s / np.sqrt((s**2).mean() / n))  # mean variance of one
     mixture = GaussianMixture(
         n_components=max(1, min(components, n // ROWS_PER_COMPONENT)),
         reg_covar=REGULAR,
