@@ -1,0 +1,1 @@
+"""What the design of a study gives: propensities, effect scores, randomisation, overlap, power."""
