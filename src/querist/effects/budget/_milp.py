@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,9 +107,8 @@ def _rows(reward: np.ndarray, sides: Sides, size: np.ndarray):
 
 
 def _solve(reward: np.ndarray, sides: Sides, size: np.ndarray, *, whole: bool) -> Any:
-    from scipy import sparse
+    from scipy import optimize, sparse
 
-    optimize: Any = importlib.import_module("scipy.optimize")  # its stubs know numbers, not arrays, as bounds
     parts, limits, _ = _rows(reward, sides, size)
     upper = sparse.vstack(parts).tocsr()
     limit = np.concatenate([np.asarray(part, dtype=float) for part in limits])
@@ -119,8 +117,8 @@ def _solve(reward: np.ndarray, sides: Sides, size: np.ndarray, *, whole: bool) -
         answer = optimize.milp(
             -reward.ravel(),
             integrality=np.ones(reward.size),
-            bounds=optimize.Bounds(0, most),
-            constraints=optimize.LinearConstraint(upper, -np.inf, limit),
+            bounds=optimize.Bounds(0, most),  # pyright: ignore[reportArgumentType] - its stubs know numbers alone
+            constraints=optimize.LinearConstraint(upper, -np.inf, limit),  # pyright: ignore[reportArgumentType]
             options={"mip_rel_gap": 0.0},
         )
     else:
