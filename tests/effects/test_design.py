@@ -57,11 +57,12 @@ SEEDS = st.integers(0, 10_000)
 )
 def test_hillstrom(arm, outcome, estimate, se):
     _, y, t = pair(arm, outcome)
-    found = ate(effect_scores(aipw_scores(t, y, control=False))[:, 0])
-    # The stored errors take each arm's variance over its rows less one: n − 2 in all where G/(G − 1) leaves n − 1.
-    assert (found.estimate, found.se * np.sqrt((t.size - 1) / (t.size - 2))) == pytest.approx(
-        (estimate, se), abs=5.1e-7
-    )
+    psi = effect_scores(aipw_scores(t, y, control=False))[:, 0]
+    # The stored errors are those of two samples, each variance over its rows less one: arms' means taken out.
+    found = ate(psi, block=t)
+    assert (found.estimate, found.se) == pytest.approx((estimate, se), abs=5.1e-7)
+    assert found.se == pytest.approx(np.sqrt(y[t].var(ddof=1) / t.sum() + y[~t].var(ddof=1) / (~t).sum()), rel=1e-12)
+    assert ate(psi).se == pytest.approx(found.se * np.sqrt((t.size - 2) / (t.size - 1)), rel=1e-7)
 
 
 def test_hillstrom_counts_fit_equal_shares():

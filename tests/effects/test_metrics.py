@@ -12,6 +12,7 @@ from tests.effects.tables import S, T, Y, pair
 
 from querist.effects.errors import LengthMismatch, ShareRange
 from querist.effects.metrics import (
+    ScoreHistogram,
     auuc,
     gain_curve,
     numbers,
@@ -316,3 +317,36 @@ def test_what_no_metric_takes():
     before = (Y.copy(), T.copy(), S.copy())
     numbers(ranked(Y, T, S), (0.1, 0.5))
     assert all((a == b).all() for a, b in zip(before, (Y, T, S), strict=True))
+
+
+# ----------------------------------------------------------------------------------------------------------- beyond memory
+
+
+@settings(max_examples=30, deadline=None)
+@given(ROWS, st.booleans(), st.sampled_from([4, 64, 1024]))
+def test_a_histogram_has_the_numbers_of_its_binned_score_within_its_bound(seed, binary, bins):
+    y, t, s, rng = draw(seed, binary, 10**9, n=200)
+    s = s / 1e9
+    parts = np.array_split(rng.permutation(200), 3)
+    whole = ScoreHistogram(0.0, 1.0, bins=bins)
+    for part in parts:
+        whole.merge(ScoreHistogram(0.0, 1.0, bins=bins).update(y[part], t[part], s[part]))
+    binned, exact = numbers(ranked(y, t, np.floor(s * bins))), numbers(ranked(y, t, s))
+    for name, value in whole.numbers().items():
+        if isinstance(value, UndefinedMetric):
+            assert isinstance(binned[name], UndefinedMetric)
+        else:
+            assert value == pytest.approx(binned[name], abs=1e-10), name
+    assert abs(whole.numbers()["rate qini"] - exact["rate qini"]) <= whole.qini_bound() + 1e-12
+    assert whole.qini_bound() < 2 / bins
+
+
+def test_histograms_refuse():
+    with pytest.raises(BadOption, match="do not merge"):
+        ScoreHistogram(0, 1).merge(ScoreHistogram(0, 2))
+    with pytest.raises(BadOption):
+        ScoreHistogram(1, 1)
+    with pytest.raises(UndefinedMetric):
+        ScoreHistogram(0, 1).update(Y, T * 0, S).numbers()
+    outside = ScoreHistogram(0.3, 0.6, bins=3).update(Y, T, S)
+    assert outside.points()[0, -1] == 10

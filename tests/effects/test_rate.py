@@ -138,6 +138,8 @@ def test_calibration_is_least_squares_with_hc1():
     assert calibration(psi, x, cluster=ids).slope.se == pytest.approx(se[1] * np.sqrt((n - 1) * n / (n - 1) / n))
     wide = calibration(np.repeat(psi, 3), np.repeat(x, 3), cluster=np.repeat(ids, 3))
     assert wide.slope.se == pytest.approx(se[1], rel=0.01)
+    one_block = calibration(psi, x, block=np.zeros(n)).slope
+    assert one_block.se == pytest.approx(se[1] * np.sqrt((n - 2) / (n - 1)))
     perfect = calibration(2 * x, 2 * x)
     assert (perfect.slope.estimate, perfect.intercept.estimate) == pytest.approx((1, 0), abs=1e-12)
     assert perfect.error <= 0

@@ -1,6 +1,7 @@
 """How well a score ranks people by effect, how true its predictions are, and what a policy is worth."""
 
 from querist.effects.metrics._calibration import Calibration, CalibrationBins, calibration
+from querist.effects.metrics._histogram import ScoreHistogram
 from querist.effects.metrics._named import Curve, auuc, gain_curve, numbers, qini
 from querist.effects.metrics._order import Ranked, ranked
 from querist.effects.metrics._policy import policy_difference, policy_value, policy_values_of
@@ -15,6 +16,7 @@ __all__ = [
     "Curve",
     "Ranked",
     "Replicates",
+    "ScoreHistogram",
     "UpliftBins",
     "auuc",
     "best_arm",

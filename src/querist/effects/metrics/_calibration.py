@@ -41,17 +41,20 @@ class Calibration:
     error: float
 
 
-def calibration(psi: Any, predicted: Any, *, bins: int = 10, cluster: Any = None, level: float = 0.95) -> Calibration:
+def calibration(
+    psi: Any, predicted: Any, *, bins: int = 10, cluster: Any = None, block: Any = None, level: float = 0.95
+) -> Calibration:
     """Regress effect scores [n] on predicted effects [n].
 
-    Standard errors are HC1, or summed within clusters with G/(G − 1)·(n − 1)/(n − 2). Bins have about equal counts, tie groups
+    Standard errors are HC1, or summed within clusters with G/(G − 1)·(n − 1)/(n − 2); with block, of influence values without
+    block means, as in `rate`. Bins have about equal counts, tie groups
     whole; `error` = Σ s_b[(p̄_b − ψ̄_b)² − se_b²] with the bins' shares s_b, which may fall below 0.
 
     Raises UndefinedMetric where predictions are all alike (no slope), TooFewRows below three rows (or clusters) or two in a bin,
     BadOption, NonFinite, LengthMismatch. Source: Chernozhukov et al. (2018), best linear predictor; MacKinnon & White (1985), HC1.
     """
     psi, x = column(psi, "psi"), column(predicted, "predicted")
-    n = lengths(psi=psi, predicted=x, cluster=cluster)
+    n = lengths(psi=psi, predicted=x, cluster=cluster, block=block)
     if not isinstance(bins, int | np.integer) or not 1 <= bins <= n:
         raise BadOption("The number of bins lies outside its range", value=bins, allowed=f"1 to {n}")
     if n < 3:
@@ -65,6 +68,7 @@ def calibration(psi: Any, predicted: Any, *, bins: int = 10, cluster: Any = None
     residual = psi - intercept - slope * x
     of_slope = centre * residual / spread
     of_intercept = residual / n - x.mean() * of_slope
+    row_slope, row_intercept = of_slope, of_intercept
     factor, degrees, units, method = n / (n - 2), n - 2, n, "t, HC1"
     if cluster is not None:
         label, units = id_codes(cluster, "Clusters")
@@ -76,6 +80,11 @@ def calibration(psi: Any, predicted: Any, *, bins: int = 10, cluster: Any = None
         t_estimate(value, math.sqrt(factor * float(part @ part)), degrees, level, units, method)
         for value, part in ((intercept, of_intercept), (slope, of_slope))
     ]
+    if block is not None:
+        both = [
+            mean_interval(value + n * part, cluster=cluster, block=block, level=level)
+            for value, part in ((intercept, row_intercept), (slope, row_slope))
+        ]
     found = _bins(psi, x, bins, cluster, level)
     error = float(found.n / n @ ((found.predicted - found.effect) ** 2 - found.se**2))
     return Calibration(both[0], both[1], found, error)

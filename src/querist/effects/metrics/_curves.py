@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from querist.errors import UndefinedMetric
 __all__ = [
     "Areas",
     "areas",
+    "areas_of",
     "interpolated_gain",
     "interpolated_qini",
     "perfect_qini",
@@ -126,11 +128,19 @@ def areas(rows: Ranked, weight: np.ndarray | None = None, *, rate: bool = True) 
     need. Raises UndefinedMetric where the weights leave a group empty.
     """
     unit = weight is None and rows.weight is None and rows.order.ends is None
+    return areas_of(walk(rows, weight), unit=unit, rate=rate)
+
+
+def areas_of(parts: Iterable[Points], *, unit: bool = False, rate: bool = True) -> Areas:
+    """All areas under points that come in parts, each opening with the last point before it.
+
+    unit: every step is one row. Raises UndefinedMetric where a group is empty.
+    """
     lead: list[Points] = []
     leading, qini, uplift = True, 0.0, 0.0
     level, harmonic = np.zeros(3), np.zeros(3)
     p = np.zeros((4, 1))
-    for p in walk(rows, weight):
+    for p in parts:
         if rate:
             _add_rate(p, unit, level, harmonic)
         rest = p
@@ -150,7 +160,7 @@ def areas(rows: Ranked, weight: np.ndarray | None = None, *, rate: bool = True) 
         curve /= rest[1]
         uplift += _area(rest[0], curve, unit)
     if leading:
-        raise UndefinedMetric("An uplift metric needs both groups: the weights leave one empty")
+        raise UndefinedMetric("An uplift metric needs both groups: one is empty")
     start = np.concatenate(lead, axis=1)
     added = [trapezoid(start[0], f(start)) for f in (qini_values, uplift_values, interpolated_qini, interpolated_gain)]
     n, treated, y_treated, y_control = (float(value) for value in p[:, -1])

@@ -15,7 +15,7 @@ from querist.effects.metrics._shares import uplift_of
 from querist.effects.metrics._sklift import sklift_auuc, sklift_qini
 from querist.errors import BadOption, UndefinedMetric
 
-__all__ = ["Curve", "auuc", "gain_curve", "numbers", "qini", "rate_numbers"]
+__all__ = ["Curve", "auuc", "gain_curve", "named_numbers", "numbers", "qini", "rate_numbers"]
 
 Convention = Literal["rate", "sklift", "causalml"]
 CONVENTIONS = ("rate", "sklift", "causalml")
@@ -142,19 +142,24 @@ def numbers(rows: Ranked, k: tuple[float, ...] = ()) -> dict[str, float | Undefi
 
     Keys: qini and auuc as "sklift qini", "sklift qini raw" and so on, "rate qini", "rate autoc", "uplift@K" for each share of k.
     """
-    a = curves.areas(rows)
+    found = named_numbers(curves.areas(rows), rows.binary)
+    for share in k:
+        found[f"uplift@{share:g}"] = _value(lambda share=share: uplift_of(rows, share))
+    return found
+
+
+def named_numbers(a: curves.Areas, binary: bool) -> dict[str, float | UndefinedMetric]:
+    """`numbers` of areas, without the shares."""
     found: dict[str, float | UndefinedMetric] = {}
     for normalise, ending in ((True, ""), (False, " raw")):
         for name, value in (
-            ("sklift qini", lambda n=normalise: sklift_qini(a, binary=rows.binary, normalise=n)),
-            ("sklift auuc", lambda n=normalise: sklift_auuc(a, binary=rows.binary, normalise=n)),
+            ("sklift qini", lambda n=normalise: sklift_qini(a, binary=binary, normalise=n)),
+            ("sklift auuc", lambda n=normalise: sklift_auuc(a, binary=binary, normalise=n)),
             ("causalml qini", lambda n=normalise: causalml_qini(a, normalise=n)),
             ("causalml auuc", lambda n=normalise: causalml_auuc(a, normalise=n)),
         ):
             found[name + ending] = _value(value)
     found["rate qini"], found["rate autoc"] = rate_numbers(a)
-    for share in k:
-        found[f"uplift@{share:g}"] = _value(lambda share=share: uplift_of(rows, share))
     return found
 
 

@@ -28,6 +28,10 @@ def rate(
     is mean ψ(½ − r), r = (rank − ½)/n. In a tie group ψ is replaced by its mean: a constant score gives exactly 0. The interval
     is t on influence values, which hold the score's ranks as random too, summed in clusters, centred in blocks.
 
+    Where arms were given in fixed numbers, or propensities are their shares, ψ varies less than under coins of known probability.
+    For a score that follows the natural response the interval is then too wide (a 5 % test rejects 3 % of true nulls); block = the
+    arm of each row takes the arms' means out, and gives 5 %.
+
     Raises LengthMismatch, NonFinite, TooFewRows, BadOption.
 
     Source: Yadlowsky, Fleming, Shah, Brunskill & Wager (2025), sections 2 and 3; the influence of ranks in closed form instead of
