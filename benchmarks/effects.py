@@ -1,0 +1,138 @@
+"""The uplift metrics against one sort and four cumulative sums, the resamples against weighted sums, allocation against HiGHS.
+
+scikit-uplift and causalml are timed where they can be imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from scipy import optimize, sparse
+
+from benchmarks.timing import Ratio, seconds
+from querist.effects.budget import allocate
+from querist.effects.metrics import numbers, ranked, replicates
+from querist.effects.metrics._curves import areas
+from querist.effects.metrics._replicates import NAMES, _all
+from querist.statistics import resample_weights, stream
+
+ROWS = 1_000_000
+RESAMPLES = 10
+"""Timed by turns; 200 are twenty times the same work."""
+
+
+def ratios() -> Iterator[Ratio]:
+    """Metrics, resamples, allocation."""
+    yield from metrics()
+    yield from resamples()
+    yield from allocation()
+
+
+def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = stream(0, "benchmark", "effects")
+    score, treated = rng.standard_normal(ROWS), rng.random(ROWS) < 0.5
+    y = (rng.random(ROWS) < 0.1 + 0.02 * treated * (score > 0)).astype(np.int64)
+    return y, treated.astype(np.int64), score
+
+
+def metrics() -> Iterator[Ratio]:
+    """Every single number of one arm and outcome."""
+    y, t, score = rows()
+    flags = [np.ones(ROWS), *(mark.astype(float) for mark in (t, y * t, y * (1 - t)))]
+
+    def floor() -> None:
+        np.argsort(score)
+        for mark in flags:
+            np.cumsum(mark)
+
+    tied = np.round(score, 3)
+    contenders: dict[str, Callable[[], object]] = {
+        "floor": floor,
+        "ours": lambda: numbers(ranked(y, t, score), (0.1, 0.2, 0.3)),
+        "tied": lambda: numbers(ranked(y, t, tied), (0.1, 0.2, 0.3)),
+        **peers(y, t, score),
+    }
+    times = seconds(contenders, rounds=5)
+    yield Ratio("All numbers, 1 M rows: over one argsort and four cumsums", times["ours"] / times["floor"], 2)
+    yield Ratio("The same with 8,000 tie groups", times["tied"] / times["floor"], 2)
+    for name, target in (("scikit-uplift's three calls", 0.25), ("causalml's two calls", 0.5)):
+        if name in times:
+            yield Ratio(f"All numbers, 1 M rows: over {name}", times["ours"] / times[name], target)
+
+
+def peers(y: np.ndarray, t: np.ndarray, score: np.ndarray) -> dict[str, Callable[[], object]]:
+    """The peers that can be imported."""
+    found: dict[str, Callable[[], object]] = {}
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        with contextlib.suppress(ImportError):
+            from sklift import metrics as sklift
+
+            found["scikit-uplift's three calls"] = lambda: (
+                sklift.qini_auc_score(y, score, t),
+                sklift.uplift_auc_score(y, score, t),
+                sklift.uplift_at_k(y, score, t, strategy="overall", k=0.3),
+            )
+        with contextlib.suppress(ImportError):
+            import pandas as pd
+            from causalml.metrics import auuc_score, qini_score
+
+            frame = pd.DataFrame({"y": y, "w": t, "score": score})
+            found["causalml's two calls"] = lambda: (auuc_score(frame), qini_score(frame))
+    return found
+
+
+def resamples() -> Iterator[Ratio]:
+    """Four weighted cumulative sums a resample are the limit."""
+    y, t, score = rows()
+    ready = ranked(y, t, score)
+    drawn = [weight.astype(np.uint8) for weight in resample_weights(ROWS, RESAMPLES)]
+    marks = [np.ones(ROWS), *(mark.astype(float) for mark in (ready.treated, ready.y_treated, ready.y_control))]
+    floats = [weight.astype(float) for weight in drawn]
+
+    def floor() -> None:
+        for weight in floats:
+            for mark in marks:
+                np.cumsum(weight * mark)
+
+    times = seconds(
+        {
+            "floor": floor,
+            "summed": lambda: [_all(areas(ready, weight, rate=False), True, NAMES) for weight in drawn],
+            "drawn": lambda: replicates(ready, count=RESAMPLES),
+        },
+        rounds=5,
+    )
+    yield Ratio("Resamples, 1 M rows: over weighted cumsums, with drawing", times["drawn"] / times["floor"], 2)
+    yield Ratio("Resamples, 1 M rows: over weighted cumsums, weights given", times["summed"] / times["floor"], 1.3)
+
+
+def allocation() -> Iterator[Ratio]:
+    """One sort against bisection on the price, and against an integer program."""
+    rng = stream(0, "benchmark", "allocation")
+    reward, cost = rng.standard_normal((ROWS, 5)), rng.random((ROWS, 5))
+
+    def passes() -> None:
+        for price in np.linspace(0, 3, 60):
+            (reward - price * cost).argmax(axis=1)
+
+    times = seconds({"passes": passes, "path": lambda: allocate(reward, cost, ROWS / 10)}, rounds=2)
+    yield Ratio("Allocate 1 M x 5: over 60 passes of argmax", times["path"] / times["passes"], 2)
+    small, price, budget = reward[:20_000, :3], cost[:20_000, :3], 2000.0
+    people = sparse.kron(sparse.identity(len(small)), np.ones((1, 3)))
+    upper = sparse.vstack([sparse.csr_array(price.reshape(1, -1)), people]).tocsr()
+    limits = optimize.LinearConstraint(upper, -np.inf, np.r_[budget, np.ones(len(small))])
+
+    def program() -> object:
+        return optimize.milp(
+            -small.ravel(),
+            integrality=np.ones(small.size),
+            bounds=optimize.Bounds(0, 1),
+            constraints=limits,
+            options={"mip_rel_gap": 1e-4, "time_limit": 20.0},  # stopped there, its ratio is a lower bound
+        )
+
+    times = seconds({"HiGHS": program, "path": lambda: allocate(small, price, budget)}, rounds=1)
+    yield Ratio("Allocate 20,000 x 3: HiGHS over ours", times["HiGHS"] / times["path"], 20, most=False)
