@@ -13,7 +13,7 @@ from tests.harness import check_bad_input
 from querist.concepts import ConceptData
 from querist.concepts.data import same_schema
 from querist.concepts.errors import DuplicateName, NotBinary, SchemaMismatch
-from querist.concepts.readers import read_npz, read_table, registered
+from querist.concepts.readers import open_concepts, read_npz, read_table, registered
 from querist.errors import (
     BadOption,
     BadValues,
@@ -178,3 +178,25 @@ def test_bundled_tables_are_what_they_say():
         assert len(pl.read_csv(file.read().encode())) == 101
     with pytest.raises(UnknownName, match="mushroom"):
         registered("mushrooms")
+
+
+def test_addresses_name_files_sets_and_drawn_birds(tmp_path):
+    drawn = open_concepts("render:birds?n=36&seed=2")
+    assert drawn.images.shape == (36, 3, 32, 32)
+    assert [int((drawn.split == part).sum()) for part in ("train", "val", "test")] == [24, 4, 8]
+    assert open_concepts("render:birds?n=36&seed=2#val").n == 4
+    assert drawn.subset([1, 3]).images.shape == (2, 3, 32, 32)
+    assert open_concepts("zoo").n == 101
+    drawn.to_parquet(tmp_path / "a.parquet")
+    assert open_concepts(str(tmp_path / "a.parquet")).n == 36
+    np.savez(tmp_path / "a.npz", c=C, y=np.array([0, 1, 0, 1]))
+    assert open_concepts(f"{tmp_path}/a.npz?concepts=c&labels=y").n == 4
+    assert open_concepts(tmp_path / "a.npz", concepts="c", labels="y").n == 4
+    assert open_concepts(pl.DataFrame({"a": [0, 1], "y": [0, 1]}), label="y").k == 1
+    check_bad_input(
+        [
+            (lambda: open_concepts("render:fish"), UnknownName, ["birds"]),
+            (lambda: open_concepts("render:birds?n=many"), BadOption, ["n=3600"]),
+            (lambda: open_concepts("render:birds?size=3"), UnknownName, ["size"]),
+        ]
+    )

@@ -18,7 +18,16 @@ from querist.files import replacing
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["REGISTERED", "class_matrix", "read_npz", "read_table", "registered", "write_parquet"]
+__all__ = [
+    "REGISTERED",
+    "birds",
+    "class_matrix",
+    "open_concepts",
+    "read_npz",
+    "read_table",
+    "registered",
+    "write_parquet",
+]
 
 ROLES, STAMP = b"querist.roles", b"querist.stamp"
 COMMON = 500
@@ -171,6 +180,59 @@ def registered(name: str) -> ConceptData:
     if name not in REGISTERED:
         raise UnknownName("No registered table of concepts has this name", value=name, allowed=", ".join(REGISTERED))
     return REGISTERED[name]()
+
+
+def birds(n: int = 3600, *, seed: int = 0, flips: float | None = None) -> ConceptData:
+    """Drawn birds with their pictures uint8 [n 3 32 32]: two thirds train, a ninth val, the rest test (2,400, 400, 800)."""
+    from querist.sources.datasets import birds as drawn
+
+    concepts, labels = drawn.birds(n, seed=seed, flips=drawn.FLIPS if flips is None else flips)
+    place = np.arange(n)
+    return ConceptData(
+        concepts,
+        labels,
+        images=np.ascontiguousarray(drawn.render(concepts, seed).transpose(0, 3, 1, 2)),
+        concept_names=drawn.CONCEPTS,
+        class_names=drawn.CLASSES,
+        split=np.where(3 * place < 2 * n, "train", np.where(9 * place < 7 * n, "val", "test")),
+        ids=[str(i) for i in range(n)],
+    )
+
+
+def open_concepts(source: Any, **options: Any) -> ConceptData:
+    """DATA as it is addressed: a CSV, Parquet or npz file, `render:birds?n=…&seed=…`, a registered name, or a table in memory.
+
+    Options are those of the reader; a name and `render:` take none. An address may name a part, `…#train`.
+    Raises BadOption, UnsupportedFormat and what the readers raise.
+    """
+    from querist.sources.address import parse
+
+    if isinstance(source, ConceptData):
+        return source
+    if not isinstance(source, str):
+        return read_npz(source, **options) if Path(str(source)).suffix == ".npz" else read_table(source, **options)
+    address = parse(source)
+    if address.format == "render":
+        address.only(["n", "seed", "flips"], split=True)
+        if address.path != "birds":
+            raise UnknownName("Nothing of this name can be drawn", value=address.path, allowed="birds")
+        held = dict(address.options)
+        try:
+            flips = float(held["flips"]) if "flips" in held else None
+            data = birds(int(held.get("n", 3600)), seed=int(held.get("seed", 0)), flips=flips)
+        except ValueError as error:
+            if isinstance(error, BadOption):
+                raise
+            raise BadOption(
+                "Birds need numbers", value=source, allowed="render:birds?n=3600&seed=0&flips=0.07"
+            ) from None
+    elif address.kind == "name":
+        data = registered(address.path)
+    elif address.format == "npz":
+        data = read_npz(address.path, **(dict(address.options) | options))
+    else:
+        data = read_table(address.path, **(dict(address.options) | options))
+    return data.part(address.split) if address.split else data
 
 
 def _cub() -> ConceptData:
