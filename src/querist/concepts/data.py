@@ -18,7 +18,7 @@ from querist.statistics.arrays import as_array
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["SPACES", "ConceptData", "Space", "same_schema"]
+__all__ = ["SPACES", "ConceptData", "Space", "class_sums", "same_schema"]
 
 Space = Literal["hard", "prob", "logit"]
 SPACES: tuple[Space, ...] = ("hard", "prob", "logit")
@@ -33,7 +33,9 @@ class ConceptData:
     concepts: 0/1 and values between them (space hard, prob) or any finite number (logit); NaN is unknown. labels: integers or
     strings; `codes` are 0 … L − 1 in the order of `classes`, the labels as they were given, sorted, or `class_names` where
     given (string labels name one of them, integer labels are positions in them). groups [k]: one name per concept, shared by
-    those that belong together. split [n], ids [n]: text. images [n 3 h w] are held as given.
+    those that belong together. split [n], ids [n]: text. images [n 3 h w] are held as given. Worked out once: `class_sizes` [L],
+    which concepts are `constant` [k] (at most one known value), `missing` cells, `binary_values` (0, 1 and unknown alone), and
+    `warnings`.
 
     Raises ShapeMismatch with every shape, TooFewRows for an empty table, NonFinite for an infinite value and BadValues for
     one outside [0, 1], with row and column, DuplicateName for concepts, classes or ids that share a name, UnknownName for a
@@ -50,6 +52,10 @@ class ConceptData:
     ids: Shaped[np.ndarray, "n"] | None
     images: Any
     warnings: tuple[str, ...]
+    class_sizes: Int[np.ndarray, "L"]
+    constant: Bool[np.ndarray, "k"]
+    binary_values: bool
+    missing: int
 
     def __init__(
         self,
@@ -97,16 +103,22 @@ class ConceptData:
             "images": images,
             "warnings": (),
         }
+        unknown = np.isnan(values)
+        low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
+        constant = ~(low < high)
+        held |= {
+            "class_sizes": np.bincount(codes, minlength=len(classes)),
+            "constant": constant,
+            "missing": int(np.count_nonzero(unknown)),
+            "binary_values": bool(((values == 0) | (values == 1) | unknown).all()),
+        }
+        if constant.any():
+            said = _some([names[k] for k in np.flatnonzero(constant)])
+            held["warnings"] = (f"{said} never change; they are kept, and no trigger is chosen from them",)
         for name, value in held.items():
             if isinstance(value, np.ndarray) and name != "images":
                 value.setflags(write=False)
             object.__setattr__(self, name, value)
-        if constant := [names[k] for k in np.flatnonzero(self.constant)]:
-            object.__setattr__(
-                self,
-                "warnings",
-                (f"{_some(constant)} never change; they are kept, and no trigger is chosen from them",),
-            )
 
     @classmethod
     def from_table(cls, source: Any, **options: Any) -> ConceptData:
@@ -143,20 +155,10 @@ class ConceptData:
         return np.array(self.classes)[self.codes]
 
     @property
-    def class_sizes(self) -> Int[np.ndarray, "L"]:
-        """Rows of each class."""
-        return np.bincount(self.codes, minlength=self.n_classes)
-
-    @property
-    def missing(self) -> int:
-        """Unknown cells."""
-        return int(np.isnan(self.concepts).sum())
-
-    @property
     def density(self) -> float | None:
         """Mean over all known cells; None where none is known."""
-        known = ~np.isnan(self.concepts)
-        return float(self.concepts[known].mean(dtype=np.float64)) if known.any() else None
+        known = self.concepts.size - self.missing
+        return float(np.nansum(self.concepts, dtype=np.float64) / known) if known else None
 
     @property
     def means(self) -> Float[np.ndarray, "k"]:
@@ -165,13 +167,6 @@ class ConceptData:
         count = known.sum(axis=0)
         total = np.where(known, self.concepts, 0).sum(axis=0, dtype=np.float64)
         return np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-    @property
-    def constant(self) -> Bool[np.ndarray, "k"]:
-        """Concepts with at most one known value."""
-        known = ~np.isnan(self.concepts)
-        low = np.where(known, self.concepts, np.inf).min(axis=0)
-        return low >= np.where(known, self.concepts, -np.inf).max(axis=0)
 
     def usable(self, constants: str = "exclude") -> Int[np.ndarray, "u"]:
         """Indices of the concepts a trigger may be chosen from: those that are not constant, or all ("allow")."""
@@ -226,8 +221,9 @@ class ConceptData:
         Without a rule the table must be binary already: NotBinary names the columns. Raises BadOption for another rule.
         """
         if rule is None:
-            other = ~np.isnan(self.concepts) & (self.concepts != 0) & (self.concepts != 1)
-            if (bad := np.flatnonzero(other.any(axis=0))).size:
+            if not self.binary_values:
+                other = ~np.isnan(self.concepts) & (self.concepts != 0) & (self.concepts != 1)
+                bad = np.flatnonzero(other.any(axis=0))
                 raise NotBinary(
                     "Concepts hold more than 0 and 1",
                     value=_some([self.concept_names[k] for k in bad]),
@@ -259,6 +255,17 @@ class ConceptData:
         from querist.concepts.readers import write_parquet
 
         write_parquet(self, path, stamp)
+
+
+def class_sums(rows: np.ndarray, codes: np.ndarray, classes: int) -> Float[np.ndarray, "L k"]:
+    """Σ of rows [n k] in each class."""
+    order = np.argsort(codes, kind="stable")
+    sizes = np.bincount(codes, minlength=classes)
+    present = np.flatnonzero(sizes)
+    starts = np.concatenate([[0], np.cumsum(sizes)])[:-1][present]
+    total = np.zeros((classes, rows.shape[1]))
+    total[present] = np.add.reduceat(rows[order], starts, axis=0, dtype=float)
+    return total
 
 
 def same_schema(data: ConceptData, reference: ConceptData) -> None:

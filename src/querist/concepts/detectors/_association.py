@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from querist.concepts.data import ConceptData
+from querist.concepts.data import ConceptData, class_sums
 from querist.statistics import benjamini_hochberg
 
-__all__ = ["Association", "association", "class_sums", "size_outlier"]
+__all__ = ["Association", "association", "size_outlier"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,12 +44,12 @@ def association(data: ConceptData) -> Association:
     """
     from scipy.special import ndtr
 
-    unknown = np.isnan(data.concepts)
-    filled = np.where(unknown, 0, data.concepts) if unknown.any() else data.concepts
+    unknown = np.isnan(data.concepts) if data.missing else np.zeros(0, dtype=bool)
+    filled = np.where(unknown, 0, data.concepts) if data.missing else data.concepts
     sums = class_sums(filled, data.codes, data.n_classes)
-    binary = bool(((filled == 0) | (filled == 1)).all())
+    binary = data.binary_values
     squares = sums.sum(axis=0) if binary else (filled.astype(float) ** 2).sum(axis=0)
-    if unknown.any():
+    if data.missing:
         inside = class_sums(~unknown, data.codes, data.n_classes)
     else:
         inside = np.repeat(data.class_sizes[:, None].astype(float), data.k, axis=1)
@@ -80,17 +80,6 @@ def size_outlier(sizes: ArrayLike) -> Float[np.ndarray, "L"]:
     n = np.asarray(sizes, dtype=float)
     middle = np.median(n)
     return 0.6745 * (n - middle) / max(float(np.median(np.abs(n - middle))), 1.0)
-
-
-def class_sums(rows: np.ndarray, codes: np.ndarray, classes: int) -> Float[np.ndarray, "L k"]:
-    """Σ of rows [n k] in each class."""
-    order = np.argsort(codes, kind="stable")
-    sizes = np.bincount(codes, minlength=classes)
-    present = np.flatnonzero(sizes)
-    starts = np.concatenate([[0], np.cumsum(sizes)])[:-1][present]
-    total = np.zeros((classes, rows.shape[1]))
-    total[present] = np.add.reduceat(rows[order], starts, axis=0, dtype=float)
-    return total
 
 
 def _range(concepts: np.ndarray, codes: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:

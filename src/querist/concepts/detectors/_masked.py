@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from querist.concepts.data import ConceptData
-from querist.concepts.detectors._association import Association, association, class_sums
+from querist.concepts.data import ConceptData, class_sums
+from querist.concepts.detectors._association import Association, association
 from querist.statistics import folds
 
 __all__ = ["masked_agreement"]

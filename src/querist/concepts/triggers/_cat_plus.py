@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from querist.concepts.data import ConceptData
+from querist.concepts.data import ConceptData, class_sums
 from querist.concepts.triggers._cat import filter_order
 from querist.concepts.triggers._counts import PackedTable, pack
-from querist.concepts.triggers._selection import Selection, auto_values, checked, described
+from querist.concepts.triggers._selection import Selection, auto_values, checked
 from querist.concepts.triggers._trigger import Trigger
 from querist.errors import BadOption
 
@@ -103,25 +103,39 @@ def _select(
     usable = checked(data, size, constants)
     scores(np.zeros(1, dtype=int), 2, 1, score)
     rank, coefs, warnings = _tie_ranks(data, codes, usable, tie_break, seed)
-    table = pack(data)
-    picks = _walk(table, codes, size, usable, rank)
+    picks, cnt = _walk(pack(data), codes, size, usable, rank)
+    columns, place_of = np.unique(picks // 2, return_inverse=True)
+    place_of = place_of.reshape(picks.shape)
+    mean_in, mean_out = _means(data, columns)
     made = []
     for place, code in enumerate(codes):
         index, values = np.divmod(picks[place], 2)
-        trigger = Trigger(tuple(index.tolist()), tuple(values.tolist()))
-        found = described(
-            data,
-            trigger,
-            int(code),
-            selector="cat+",
-            seed=seed if tie_break == "filter" else None,
-            score=None,
-            coef_abs=None if coefs is None else coefs[place][index],
-            warnings=warnings[place],
+        made.append(
+            Selection(
+                Trigger(tuple(index.tolist()), tuple(values.tolist())),
+                int(code),
+                selector="cat+",
+                seed=seed if tie_break == "filter" else None,
+                mean_in=mean_in[code, place_of[place]],
+                mean_out=mean_out[code, place_of[place]],
+                cnt=cnt[place],
+                score=scores(cnt[place], data.n, int(data.class_sizes[code]), score),
+                coef_abs=None if coefs is None else coefs[place][index],
+                concept_names=data.concept_names,
+                warnings=warnings[place],
+            )
         )
-        object.__setattr__(found, "score", scores(found.cnt, data.n, int(data.class_sizes[code]), score))
-        made.append(found)
     return made
+
+
+def _means(data: ConceptData, columns: np.ndarray) -> tuple[Float[np.ndarray, "L c"], Float[np.ndarray, "L c"]]:
+    """Means of these concepts over the known cells in each class and outside it; NaN where none is known."""
+    cells = data.concepts[:, columns]
+    unknown = np.isnan(cells)
+    one = class_sums(np.where(unknown, 0, cells), data.codes, data.n_classes)
+    known = class_sums(~unknown, data.codes, data.n_classes)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return one / known, (one.sum(axis=0) - one) / (known.sum(axis=0) - known)
 
 
 def _tie_ranks(
@@ -153,9 +167,9 @@ def _tie_ranks(
 
 def _walk(
     table: PackedTable, codes: np.ndarray, size: int, usable: np.ndarray, rank: np.ndarray
-) -> Int[np.ndarray, "m size"]:
-    """The picks 2·concept + value of every target: depth first over the tree of prefixes that targets share."""
-    picks = np.zeros((len(codes), size), dtype=int)
+) -> tuple[Int[np.ndarray, "m size"], Int[np.ndarray, "m size"]]:
+    """Picks 2·concept + value and counts of every target: depth first over the tree of prefixes that targets share."""
+    picks, cnt = np.zeros((len(codes), size), dtype=int), np.zeros((len(codes), size), dtype=int)
     free = np.zeros(2 * table.k, dtype=bool)
     free[2 * usable] = free[2 * usable + 1] = True
 
@@ -172,7 +186,7 @@ def _walk(
         counts = np.where(allowed, counts, big)
         least = counts.min(axis=1, keepdims=True)
         chosen = np.where(counts == least, rank[members], big).argmin(axis=1)
-        picks[members, step] = chosen
+        picks[members, step], cnt[members, step] = chosen, least[:, 0]
         for row in np.flatnonzero(least[:, 0] == 0):  # nothing is left to count: the tie rule picks the rest
             _rest(picks[members[row]], step + 1, allowed[row], rank[members[row]])
         going = least[:, 0] > 0
@@ -181,19 +195,15 @@ def _walk(
             visit(table.narrow(mask, pick // 2, pick % 2), same, step + 1)
 
     visit(table.rows, np.arange(len(codes)), 0)
-    return picks
+    return picks, cnt
 
 
 def _rest(picks: np.ndarray, step: int, allowed: np.ndarray, rank: np.ndarray) -> None:
     allowed = allowed.copy()
     taken = picks[step - 1] // 2
     allowed[[2 * taken, 2 * taken + 1]] = False
+    order = np.argsort(rank, kind="stable")
+    order = order[allowed[order]]
+    _, first = np.unique(order // 2, return_index=True)  # the better value of each concept
     wanted = len(picks) - step
-    order = [c for c in np.argsort(rank, kind="stable") if allowed[c]]
-    used: set[int] = set()
-    for candidate in order:
-        if len(used) == wanted:
-            return
-        if candidate // 2 not in used:
-            picks[step + len(used)] = candidate
-            used.add(int(candidate // 2))
+    picks[step:] = order[np.sort(first)[:wanted]]

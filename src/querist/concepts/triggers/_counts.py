@@ -106,14 +106,13 @@ def pack(data: ConceptData) -> PackedTable:
     dtype = np.uint64 if bits == 64 else np.uint8
 
     def packed(cells: np.ndarray) -> np.ndarray:
-        wide = np.zeros((data.k, length), dtype=bool)
-        wide[:, place] = cells[order].T
-        return np.packbits(wide, axis=1, bitorder="little").view(dtype)
+        wide = np.zeros((length, data.k), dtype=bool)
+        wide[place] = cells[order]
+        return np.packbits(np.ascontiguousarray(wide.T), axis=1, bitorder="little").view(dtype)
 
     rows = np.zeros(length, dtype=bool)
     rows[place] = True
-    unknown = np.isnan(data.concepts)
-    known = packed(~unknown) if unknown.any() else None
+    known = packed(~np.isnan(data.concepts)) if data.missing else None
     return PackedTable(
         packed(data.concepts == 1), known, np.packbits(rows, bitorder="little").view(dtype), starts // bits
     )

@@ -94,7 +94,7 @@ def auto_values(data: ConceptData, value: Any) -> Int[np.ndarray, "k"]:
 
 
 def described(data: ConceptData, trigger: Trigger, target: int, **fields: Any) -> Selection:
-    """A selection with its means and counts worked out from the table."""
+    """A selection with its means and counts worked out from the table, where the caller has not got them already."""
     inside = data.codes == target
     cells = data.concepts[:, list(trigger.index)].astype(float)
     match = np.logical_and.accumulate(cells == np.array(trigger.values), axis=1)
