@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.timing import Ratio, seconds
-from querist.concepts import ConceptData, association, cat_plus, cat_plus_all, pattern_excess
+from querist.concepts import ConceptData, association, cat_plus, cat_plus_all, fit_head, fit_heads, pattern_excess
 from querist.concepts.readers import registered
 from querist.errors import SourceNotFound
 from querist.statistics import stream, two_sample_auc
@@ -112,3 +112,13 @@ def ratios() -> Iterator[Ratio]:
         }
     )
     yield Ratio("two-sample AUC: 999 permutations over one", times["many"] / times["one"], 10)
+    part = data.subset(np.arange(0, data.n, 3)).changed(split=None)
+    options = {"head": "mlp:64", "seed": 0, "epochs": 2}
+    times = seconds(
+        {
+            "stack": lambda: fit_heads([part] * 32, **options),
+            "serial": lambda: [fit_head(part, **options) for _ in range(32)],
+        },
+        rounds=1,
+    )
+    yield Ratio("32 heads stacked, on a CPU: over one by one", times["stack"] / times["serial"], 1)

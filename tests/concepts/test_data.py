@@ -189,6 +189,8 @@ def test_addresses_name_files_sets_and_drawn_birds(tmp_path):
     assert open_concepts("zoo").n == 101
     drawn.to_parquet(tmp_path / "a.parquet")
     assert open_concepts(str(tmp_path / "a.parquet")).n == 36
+    (tmp_path / "t.csv").write_text("kind,wing,size\nx,1,big\ny,?,small\n")
+    assert open_concepts(f"{tmp_path}/t.csv?label=kind&missing=?,-&one_hot=true").k == 3
     np.savez(tmp_path / "a.npz", c=C, y=np.array([0, 1, 0, 1]))
     assert open_concepts(f"{tmp_path}/a.npz?concepts=c&labels=y").n == 4
     assert open_concepts(tmp_path / "a.npz", concepts="c", labels="y").n == 4
@@ -198,5 +200,6 @@ def test_addresses_name_files_sets_and_drawn_birds(tmp_path):
             (lambda: open_concepts("render:fish"), UnknownName, ["birds"]),
             (lambda: open_concepts("render:birds?n=many"), BadOption, ["n=3600"]),
             (lambda: open_concepts("render:birds?size=3"), UnknownName, ["size"]),
+            (lambda: open_concepts(f"{tmp_path}/t.csv?label=kind&one_hot=2"), BadOption, ["true, false"]),
         ]
     )

@@ -21,10 +21,13 @@ if TYPE_CHECKING:
         spectral_signature,
     )
     from querist.concepts.exposure import AttackReport, attack_report, two_sample
+    from querist.concepts.fit import fit_cbm, fit_head, fit_heads
+    from querist.concepts.model import CBM
     from querist.concepts.repairs import certified_accuracy, certify, concept_groups, vote
     from querist.concepts.triggers import Trigger, cat, cat_plus, cat_plus_all, poison, random_trigger
 
 __all__ = [
+    "CBM",
     "AttackReport",
     "ConceptData",
     "Trigger",
@@ -41,6 +44,9 @@ __all__ = [
     "concept_groups",
     "conflicts",
     "consistency_check",
+    "fit_cbm",
+    "fit_head",
+    "fit_heads",
     "masked_agreement",
     "pattern_excess",
     "poison",
@@ -68,6 +74,8 @@ __getattr__, __dir__ = attach(
             "spectral_signature",
         ),
         "querist.concepts.exposure": ("AttackReport", "attack_report", "two_sample"),
+        "querist.concepts.fit": ("fit_cbm", "fit_head", "fit_heads"),
+        "querist.concepts.model": ("CBM",),
         "querist.concepts.repairs": ("certified_accuracy", "certify", "concept_groups", "vote"),
         "querist.concepts.triggers": ("Trigger", "cat", "cat_plus", "cat_plus_all", "poison", "random_trigger"),
     },

@@ -18,6 +18,8 @@ from querist.files import replacing
 if TYPE_CHECKING:
     import polars as pl
 
+    from querist.sources.address import Address
+
 __all__ = [
     "REGISTERED",
     "birds",
@@ -231,8 +233,22 @@ def open_concepts(source: Any, **options: Any) -> ConceptData:
     elif address.format == "npz":
         data = read_npz(address.path, **(dict(address.options) | options))
     else:
-        data = read_table(address.path, **(dict(address.options) | options))
+        data = read_table(address.path, **(_spelled(address) | options))
     return data.part(address.split) if address.split else data
+
+
+def _spelled(address: Address) -> dict[str, Any]:
+    """Options of `read_table` as an address spells them: lists by commas, one_hot as true or false."""
+    address.only(["label", "concepts", "id", "split", "missing", "one_hot", "space"], split=True)
+    held: dict[str, Any] = dict(address.options)
+    for name in ("concepts", "missing"):
+        if name in held:
+            held[name] = held[name].split(",")
+    if "one_hot" in held:
+        if held["one_hot"] not in ("true", "false"):
+            raise BadOption("one_hot is yes or no", value=held["one_hot"], allowed="true, false")
+        held["one_hot"] = held["one_hot"] == "true"
+    return held
 
 
 def _cub() -> ConceptData:
