@@ -18,6 +18,7 @@ from querist.concepts.detectors import (
     class_level_test,
     conflicts,
     consistency_check,
+    evaluate,
     masked_agreement,
     pattern_excess,
     reference_test,
@@ -35,7 +36,7 @@ def test_no_detector_is_given_the_truth():
     """SCLBD/BackdoorBench#35."""
     for name in detectors.__all__:
         thing = getattr(detectors, name)
-        if inspect.isfunction(thing):
+        if inspect.isfunction(thing) and name != "evaluate":
             assert not {"truth", "trigger", "mask", "asr", "target", "poisoned"} & set(
                 inspect.signature(thing).parameters
             )
@@ -359,3 +360,24 @@ def test_bad_input_to_detectors_is_refused():
             (lambda: activation_clusters(h, codes, rule="distance"), BadOption, ["vectors="]),
         ]
     )
+
+
+def test_detection_is_told_beside_its_base_rate():
+    """Trusted-AI/adversarial-robustness-toolbox#593."""
+    rng = np.random.default_rng(0)
+    truth = np.arange(200) < 20
+    scores = rng.standard_normal(200) + 2 * truth
+    flags = scores > 1.5
+    found = evaluate(scores, flags, truth, pattern=Trigger((1, 2), (1, 1)), trigger=Trigger((1, 2, 3, 4), (1, 0, 1, 1)))
+    assert found.auc == pytest.approx(auc(scores, truth))
+    assert found.base_rate == 0.1
+    assert found.precision == (flags & truth).sum() / flags.sum()
+    assert found.recall == (flags & truth).sum() / 20
+    assert (found.trigger_precision, found.trigger_recall) == (0.5, 0.25)
+    for most, share in ((0.01, found.tpr_at_fpr1), (0.05, found.tpr_at_fpr5)):
+        cuts = [c for c in np.r_[scores[~truth], -9] if (scores[~truth] > c).mean() <= most]
+        assert share == (scores[truth] > min(cuts)).mean()
+    nothing = evaluate(np.full(4, np.nan), np.zeros(4, dtype=bool), np.zeros(4, dtype=bool))
+    assert (nothing.auc, nothing.precision, nothing.recall, nothing.base_rate) == (None, None, None, 0)
+    with pytest.raises(ShapeMismatch):
+        evaluate(scores, flags[:3], truth)

@@ -250,7 +250,7 @@ def test_parts_on_two_devices_are_brought_together_and_told():
 
 @pytest.mark.slow
 def test_the_recorded_attacks_on_a_head_of_cub():
-    """Accuracy and success of hard triggers on a head 98-512-200, each within 0.03 of what was recorded."""
+    """Accuracy and success of hard triggers on a head 98-512-200 beside what was recorded; 0.03 is what a seed moves."""
     try:
         data = registered("cub-concepts")
     except SourceNotFound:
@@ -275,7 +275,11 @@ def test_the_recorded_attacks_on_a_head_of_cub():
     baseline = CBM(None, clean, input="hard").scores
     for (name, trigger, target, *_, count, accuracy, asr), copied, head in zip(rows, made, heads, strict=True):
         found = attack_report(CBM(None, head, input="hard").scores, test, trigger, target, baseline=baseline)
-        print(name, copied.n_poisoned, found.accuracy, found.asr, found.clean_model_asr, asr)
+        # With 59 rows and 5 concepts it matters which trigger was drawn: .83, .86 and .77 were recorded, all are high.
+        if "1 %" in name and target == 0:
+            assert found.asr > 0.7, name
+        else:
+            assert found.asr == pytest.approx(asr, abs=0.03), name
         assert copied.n_poisoned == count
         assert found.accuracy == pytest.approx(accuracy, abs=0.03), name
         assert found.clean_model_asr < 0.05, name

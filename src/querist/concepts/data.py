@@ -190,10 +190,12 @@ class ConceptData:
         return self.subset(self.split == name)
 
     def subset(self, rows: ArrayLike) -> ConceptData:
-        """These rows (indices or a mask), with all classes and names kept."""
+        """These rows (indices or a mask), with all classes and names kept; ids are dropped where a row is taken twice."""
         chosen = np.asarray(rows)
         chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
         held = {name: getattr(self, name) for name in ("split", "ids", "images")}
+        if len(np.unique(chosen)) < len(chosen):
+            held["ids"] = None
         return self.changed(
             concepts=self.concepts[chosen],
             codes=self.codes[chosen],

@@ -5,6 +5,7 @@ from querist.concepts.detectors._association import Association, association, si
 from querist.concepts.detectors._clustering import Clusters, activation_clusters
 from querist.concepts.detectors._conflicts import Conflicts, conflicts
 from querist.concepts.detectors._consistency import ConsistencyCheck, consistency_check
+from querist.concepts.detectors._evaluate import Detection, evaluate
 from querist.concepts.detectors._masked import masked_agreement
 from querist.concepts.detectors._pattern import PatternExcess, pattern_excess
 from querist.concepts.detectors._reference import ReferenceTest, class_level_test, reference_test
@@ -16,6 +17,7 @@ __all__ = [
     "Clusters",
     "Conflicts",
     "ConsistencyCheck",
+    "Detection",
     "PatternExcess",
     "ReferenceTest",
     "Signature",
@@ -25,6 +27,7 @@ __all__ = [
     "class_level_test",
     "conflicts",
     "consistency_check",
+    "evaluate",
     "masked_agreement",
     "pattern_excess",
     "reference_test",

@@ -21,18 +21,20 @@ def masked_agreement(
     k: int = 5,
     found: Association | None = None,
     binarise: str | None = None,
+    clusters: np.ndarray | None = None,
     seed: int = 0,
 ) -> Float[np.ndarray, "L"]:
     """A_t: share of the rows of t that naive Bayes, fitted on other folds, gives to t without the `size` concepts of largest |z|.
 
     Bernoulli naive Bayes with counts smoothed by ½ and the classes' frequencies as priors; the concepts of t are left out of
-    the scores of all classes when a row of t is judged. Unknown cells add nothing. Relabelled rows are at home in their old
+    the scores of all classes when a row of t is judged. clusters [n]: rows of one id, such as copies of a row in a resample, stay in
+    one fold. Unknown cells add nothing. Relabelled rows are at home in their old
     classes: A falls with their share. NaN for a class without rows. Raises NotBinary, TooFewRows below k rows. Source: ours.
     """
     data = data.binary(binarise)
     z = np.nan_to_num(np.abs((found or association(data)).z))
     top = np.argsort(-z, axis=1, kind="stable")[:, : min(size, data.k)]
-    fold = folds(data.n, k, seed=seed)
+    fold = folds(data.n, k, clusters=clusters, seed=seed)
     ones = np.nan_to_num(data.concepts)
     known = ~np.isnan(data.concepts)
     right = np.zeros(data.n, dtype=bool)
