@@ -55,11 +55,13 @@ def ratios() -> Iterator[Ratio]:
     data = table()
     found = cat_plus(data, 0, 3, tie_break="index")
     rows, labels = data.concepts.tolist(), data.codes.tolist()
-    begun = time.perf_counter()
-    picks = literal(rows, labels, 0, 3)
-    slow = time.perf_counter() - begun
+    slow = np.inf  # the faster of two: a pause of the machine does not count for the kernel
+    for _ in range(2):
+        begun = time.perf_counter()
+        picks = literal(rows, labels, 0, 3)
+        slow = min(slow, time.perf_counter() - begun)
     assert picks == list(zip(found.trigger.index, found.trigger.values, strict=True))
-    fast = seconds({"kernel": lambda: cat_plus(data, 0, 3, tie_break="index")})["kernel"]
+    fast = seconds({"kernel": lambda: cat_plus(data, 0, 3, tie_break="index")}, rounds=25)["kernel"]
     yield Ratio("CAT+ of one target, 3 concepts: nested loop over kernel", slow / fast, 200, most=False)
 
     every = cat_plus_all(data, 20, tie_break="index")

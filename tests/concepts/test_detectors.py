@@ -81,6 +81,8 @@ def test_constants_and_other_values_have_an_association_too():
 def test_size_outliers_are_counted_in_median_deviations():
     assert size_outlier([30, 30, 29, 30, 89])[4] == pytest.approx(0.6745 * 59)
     assert size_outlier([10, 20, 30, 40, 50])[4] == pytest.approx(0.6745 * 2)
+    assert size_outlier([10, 0, 20, 30, 40, 50])[5] == pytest.approx(0.6745 * 2)
+    assert np.isnan(size_outlier([10, 0, 20])[1])
 
 
 def test_conflicts_are_profiles_with_several_labels():

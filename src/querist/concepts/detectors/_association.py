@@ -76,10 +76,11 @@ def association(data: ConceptData) -> Association:
 
 
 def size_outlier(sizes: ArrayLike) -> Float[np.ndarray, "L"]:
-    """0.6745·(n_t − median)/max(MAD, 1): how far a class is larger than the rest."""
+    """0.6745·(n_t − median)/max(MAD, 1) over classes that have rows, NaN for the others: how far a class is larger than the rest."""
     n = np.asarray(sizes, dtype=float)
-    middle = np.median(n)
-    return 0.6745 * (n - middle) / max(float(np.median(np.abs(n - middle))), 1.0)
+    n = np.where(n > 0, n, np.nan)
+    middle = np.nanmedian(n)
+    return 0.6745 * (n - middle) / max(float(np.nanmedian(np.abs(n - middle))), 1.0)
 
 
 def _range(concepts: np.ndarray, codes: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:
