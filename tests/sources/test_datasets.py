@@ -63,6 +63,17 @@ def test_only_the_named_folder_is_read(alone, monkeypatch):
     assert locate("resnet56-cifar10") == folder / "resnet56-4bfd9763.th"
 
 
+def test_a_licence_is_shown_before_a_set_is_fetched(alone, capsys):
+    from querist.cli import main
+
+    assert main(["data", "fetch", "mushroom"]) == 0
+    said = capsys.readouterr()
+    assert "mushroom: licence CC-BY-4.0" in said.err
+    assert said.out.strip().endswith("mushroom.csv.gz")
+    assert main(["data", "fetch", "cub-concepts"]) == 2
+    assert "non-commercial" in capsys.readouterr().err.splitlines()[0]
+
+
 def test_unknown_names_name_the_near_ones(alone):
     with pytest.raises(UnknownName, match="resnet20-cifar10"):
         locate("resnet-cifar10")

@@ -15,7 +15,10 @@ __all__ = ["benjamini_hochberg", "holm", "max_t"]
 
 
 def _split(p: Sequence[float | None] | ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    values = np.array([np.nan if v is None else float(v) for v in np.asarray(p, dtype=object).ravel()], dtype=float)
+    if isinstance(p, np.ndarray) and p.dtype.kind == "f":  # no None in it: a hundred times faster
+        values = np.array(p, dtype=float).ravel()
+    else:
+        values = np.array([np.nan if v is None else float(v) for v in np.asarray(p, dtype=object).ravel()], dtype=float)
     known = ~np.isnan(values)
     outside = known & ~((values >= 0) & (values <= 1))
     if outside.any():

@@ -65,7 +65,7 @@ def list_(*, json: Annotated[bool, Parameter(negative=())] = False) -> int:
 
 @app.command
 def fetch(name: str, /, *, source: Annotated[Path | None, Parameter(name="--from")] = None) -> int:
-    """Download a data set into the cache, or copy it there from a file; the checksum must agree.
+    """Download a data set into the cache, or copy it there from a file; the checksum must agree. Its licence is shown first.
 
     A name of several files, such as fashion-mnist, fetches each of them.
 
@@ -84,5 +84,7 @@ def fetch(name: str, /, *, source: Annotated[Path | None, Parameter(name="--from
     if name in COLLECTIONS and name not in DATA_SETS and source is None:
         names = list(dict.fromkeys(file for part in COLLECTIONS[name].parts.values() for file in part.files))
     for one in names:
+        if one in DATA_SETS:
+            sys.stderr.write(f"{one}: licence {DATA_SETS[one].licence}\n")
         sys.stdout.write(f"{bring(one, source=source)}\n")
     return 0

@@ -56,6 +56,7 @@ _RESNET_URL = "https://github.com/akamaster/pytorch_resnet_cifar10/raw/d5489e899
 _FASHION_URL = (
     "https://github.com/zalandoresearch/fashion-mnist/raw/b2617bb6d3ffa2e429640350f613e3291e10b141/data/fashion/"
 )
+_CUB = "non-commercial research and teaching only (Caltech-UCSD Birds-200-2011; cite Wah et al. 2011)"
 _MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 
 _ALL = (
@@ -170,6 +171,70 @@ _ALL = (
         4_654_877,
         "a08e6abebab67ec3b153d4e18669a184ad1d080e2f360e1c0d510407cf1b4015",
         file="features/cifar10-jpeg-train5000.npz",
+    ),
+    DataSet(
+        "cub-concepts",
+        "CUB-200-2011, 104 binary attributes of each of 11,788 images as annotated, with class and official split, a numpy archive.",
+        _CUB,
+        161_440,
+        "0daa8e50fed86992c1d9dffa068591147856127616b4c98f101e342743306883",
+        file="concepts/cub_image_concepts.npz",
+    ),
+    DataSet(
+        "cub-attributes",
+        "CUB-200-2011, names and groups of the 312 attributes, CSV; which name a column of cub-concepts has is very likely, not proven.",
+        _CUB,
+        18_550,
+        "5298972c590e2d5e3370c1c92ea9f7a9ef81749bfac50e8951d5786cffd6b348",
+        file="concepts/cub_attributes.csv",
+    ),
+    DataSet(
+        "cub-classes",
+        "CUB-200-2011, names and image counts of the 200 classes, CSV.",
+        _CUB,
+        6_053,
+        "535ff06735e188c2d5296df3234a23bc625032133d577ac9a533dd84f13bdc77",
+        file="concepts/cub_classes.csv",
+    ),
+    DataSet(
+        "cub-class-attributes",
+        "CUB-200-2011, percentages of 312 attributes for each of 200 classes, a numpy archive.",
+        _CUB,
+        105_281,
+        "446145f5ad5f51c22e041648fd1b5c2f6adbddaa0c24be7accaca9db671eb004",
+        file="concepts/cub_class_attributes.npz",
+    ),
+    DataSet(
+        "awa2",
+        "Animals with Attributes 2, 85 binary predicates of each of 50 classes, CSV.",
+        "research use only (AwA2 annotations by Lampert et al.; cite Xian et al. 2018)",
+        9_521,
+        "dd772d9d17fa453eba67a534bcda7901a91d5dc4cc5af79ddf36a8dc6cbbbd9b",
+        file="concepts/awa2_class_concepts.csv",
+    ),
+    DataSet(
+        "derm7pt",
+        "Derm7pt, 7 dermoscopic criteria and the diagnosis of 1,011 cases, CSV.",
+        "non-commercial research only (Derm7pt annotations by Kawahara et al. 2019)",
+        92_126,
+        "2e47bd663729b5964884ae8e68fd83d0f5df73fe83a6e53e44702db466e9e6ff",
+        file="concepts/derm7pt_meta.csv",
+    ),
+    DataSet(
+        "zoo",
+        "UCI Zoo, 101 animals with 16 features and one of 7 types, CSV, gzipped.",
+        "CC-BY-4.0",
+        929,
+        "dd0c8f8fbf3f9d7a5b3e1db5766b71d846cabfdc7cfd4386c96434f132dadf48",
+        bundled="zoo.csv.gz",
+    ),
+    DataSet(
+        "mushroom",
+        "UCI Mushroom, 8,124 rows of 22 categorical features, edible or poisonous, CSV, gzipped.",
+        "CC-BY-4.0",
+        29_655,
+        "29895d104a4ff53a67635ae0b456b7fd40f05f3858233cbd45965abd2301608d",
+        bundled="mushroom.csv.gz",
     ),
 )
 

@@ -1,0 +1,38 @@
+"""Signs of a backdoor in a table or in activations; none of them is given a trigger, a truth or a success rate."""
+
+from querist.concepts.detectors._agreement import AgreementTest, agreement_test
+from querist.concepts.detectors._association import Association, association, size_outlier
+from querist.concepts.detectors._clustering import Clusters, activation_clusters
+from querist.concepts.detectors._conflicts import Conflicts, conflicts
+from querist.concepts.detectors._consistency import ConsistencyCheck, consistency_check
+from querist.concepts.detectors._evaluate import Detection, evaluate
+from querist.concepts.detectors._masked import masked_agreement
+from querist.concepts.detectors._pattern import PatternExcess, pattern_excess
+from querist.concepts.detectors._reference import ReferenceTest, class_level_test, reference_test
+from querist.concepts.detectors._spectral import Signature, signature_flags, signature_threshold, spectral_signature
+
+__all__ = [
+    "AgreementTest",
+    "Association",
+    "Clusters",
+    "Conflicts",
+    "ConsistencyCheck",
+    "Detection",
+    "PatternExcess",
+    "ReferenceTest",
+    "Signature",
+    "activation_clusters",
+    "agreement_test",
+    "association",
+    "class_level_test",
+    "conflicts",
+    "consistency_check",
+    "evaluate",
+    "masked_agreement",
+    "pattern_excess",
+    "reference_test",
+    "signature_flags",
+    "signature_threshold",
+    "size_outlier",
+    "spectral_signature",
+]

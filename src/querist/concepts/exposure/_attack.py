@@ -1,0 +1,171 @@
+"""Attack success beside its three nulls: the rows as they are, the clean model, and rows that carry the trigger by nature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from querist.concepts.data import ConceptData
+from querist.concepts.triggers import Trigger
+from querist.errors import BadOption, ShapeMismatch
+from querist.statistics import stream
+
+__all__ = ["AttackReport", "Predict", "attack_report", "excess_interval"]
+
+Predict = Callable[[np.ndarray], np.ndarray]
+"""From concepts [n k] to predicted class codes [n] or to scores [n L]."""
+REPLICATES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class AttackReport:
+    """Fractions of the `n` rows that are not of the target (and of the source classes, where given); None over no rows.
+
+    `asr` predicted as the target after the trigger, `untriggered` before it, `clean_model_asr` by the unpoisoned model after it,
+    `natural` carry the trigger already. `excess` = asr − max(untriggered, clean_model_asr), [`low`, `high`] its paired 95 %
+    percentile interval over rows. Over all rows: `accuracy`, `clean_model_accuracy`, `accuracy_drop` = the clean model's − the
+    model's with its paired interval, `accuracy_after` on triggered rows. `accuracy_source`: accuracy on the n rows. `reason` says why
+    something is None. `protocol` names the rows, the space and the strength.
+    """
+
+    n: int
+    asr: float | None
+    untriggered: float | None
+    clean_model_asr: float | None
+    natural: float | None
+    excess: float | None
+    low: float | None
+    high: float | None
+    accuracy: float | None
+    accuracy_after: float | None
+    accuracy_source: float | None
+    clean_model_accuracy: float | None
+    accuracy_drop: float | None
+    drop_low: float | None
+    drop_high: float | None
+    wrong_side_share: float | None
+    reason: str | None
+    protocol: str
+
+
+def attack_report(
+    predict: Predict,
+    data: ConceptData,
+    trigger: Trigger,
+    target: Any,
+    *,
+    sources: Iterable[Any] | None = None,
+    baseline: Predict | None = None,
+    strength: str = "quantile",
+    scale: np.ndarray | None = None,
+    seed: int = 0,
+) -> AttackReport:
+    """How often the trigger, set at the bottleneck, sends rows of other classes to the target.
+
+    predict, baseline: the model and the same architecture trained with the same seed on unpoisoned data; each from concepts in
+    the space of `data` to class codes [n] or scores [n L]. sources: only rows of these classes are counted. Without a baseline
+    there is no clean-model rate and no excess. scale: as in `Trigger.apply`, needed in space logit with strength "quantile".
+
+    Raises UnknownName for a class without rows, BadOption for a target among the sources, ShapeMismatch for predictions of
+    another length. Rates over no rows are None, with a reason.
+    """
+    code = data.target(target)
+    counted = data.codes != code
+    wanted = None
+    if sources is not None:
+        wanted = [data.target(source) for source in sources]
+        if code in wanted:
+            raise BadOption("The target cannot be a source", value=str(target), allowed="other classes")
+        counted &= np.isin(data.codes, wanted)
+    triggered = trigger.apply(data.concepts, space=data.space, strength=strength, scale=scale)
+    before, after = codes_of(predict, data.concepts), codes_of(predict, triggered)
+    clean_before = clean_after = None
+    if baseline is not None:
+        clean_before, clean_after = codes_of(baseline, data.concepts), codes_of(baseline, triggered)
+    n = int(counted.sum())
+    rates: dict[str, float | None] = dict.fromkeys(
+        ("asr", "untriggered", "clean_model_asr", "natural", "excess", "low", "high", "accuracy_source")
+    )
+    reasons = [] if n else ["no row of another class" + (" among the sources" if wanted is not None else "")]
+    if n:
+        rates["asr"] = float((after[counted] == code).mean())
+        rates["untriggered"] = float((before[counted] == code).mean())
+        rates["natural"] = float(trigger.matches(data.concepts[counted], space=data.space).mean())
+        rates["accuracy_source"] = float((before[counted] == data.codes[counted]).mean())
+    drop: tuple[float | None, float | None, float | None] = (None, None, None)
+    if clean_before is None or clean_after is None:
+        reasons.append("no clean model, so no excess and no drop of accuracy")
+    else:
+        if n:
+            rates["clean_model_asr"] = float((clean_after[counted] == code).mean())
+            hits = [after[counted] == code, before[counted] == code, clean_after[counted] == code]
+            rates["excess"], rates["low"], rates["high"] = excess_interval(*hits, seed=seed)
+        drop = _paired(clean_before == data.codes, before == data.codes, seed)
+    return AttackReport(
+        n=n,
+        **rates,
+        accuracy=float((before == data.codes).mean()),
+        accuracy_after=float((after == data.codes).mean()),
+        clean_model_accuracy=None if clean_before is None else float((clean_before == data.codes).mean()),
+        accuracy_drop=drop[0],
+        drop_low=drop[1],
+        drop_high=drop[2],
+        wrong_side_share=trigger.wrong_side_share(data.concepts, strength=strength, scale=scale)
+        if data.space == "logit"
+        else None,
+        reason="; ".join(reasons) or None,
+        protocol=_protocol(data, code, wanted, n, strength),
+    )
+
+
+def excess_interval(
+    asr: Bool[np.ndarray, "n"],
+    untriggered: Bool[np.ndarray, "n"],
+    clean_model: Bool[np.ndarray, "n"],
+    *,
+    level: float = 0.95,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+) -> tuple[float, float, float]:
+    """mean(asr) − max(mean(untriggered), mean(clean_model)) and its percentile interval over rows resampled together.
+
+    A row is one of eight patterns, so a resample is one multinomial draw of the patterns' counts: the same law as drawing rows.
+    """
+    pattern = 4 * asr.astype(int) + 2 * untriggered + clean_model
+    share = np.bincount(pattern, minlength=8) / len(pattern)
+    drawn = stream(seed, "excess bootstrap").multinomial(len(pattern), share, size=replicates) / len(pattern)
+
+    def value(of: np.ndarray) -> np.ndarray:
+        rates = [of[..., [p for p in range(8) if p & bit]].sum(axis=-1) for bit in (4, 2, 1)]
+        return rates[0] - np.maximum(rates[1], rates[2])
+
+    low, high = np.quantile(value(drawn), [(1 - level) / 2, (1 + level) / 2])
+    return float(value(share)), float(low), float(high)
+
+
+def codes_of(predict: Predict, concepts: np.ndarray) -> Int[np.ndarray, "n"]:
+    """Predicted codes, the first of the largest where scores were given. Raises ShapeMismatch."""
+    found = np.asarray(predict(concepts))
+    if found.shape[:1] != concepts.shape[:1] or found.ndim not in (1, 2):
+        raise ShapeMismatch(
+            "Predictions must have one entry per row", value=found.shape, allowed=f"[{len(concepts)}] or [n L]"
+        )
+    return found if found.ndim == 1 else found.argmax(axis=1)
+
+
+def _paired(first: np.ndarray, second: np.ndarray, seed: int) -> tuple[float, float, float]:
+    """mean(first) − mean(second) with its percentile interval, rows together."""
+    zero = np.zeros(len(first), dtype=bool)
+    return excess_interval(first, second, zero, seed=seed) if first.any() or second.any() else (0.0, 0.0, 0.0)
+
+
+def _protocol(data: ConceptData, code: int, wanted: list[int] | None, n: int, strength: str) -> str:
+    rows = (
+        "every class but the target" if wanted is None else "classes " + ", ".join(str(data.classes[c]) for c in wanted)
+    )
+    space = f"space {data.space}" + (f", strength {strength}" if data.space == "logit" else "")
+    return f"target {data.classes[code]}; {n} rows of {rows}; trigger set at the bottleneck; {space}"

@@ -1,0 +1,27 @@
+"""Patterns of concepts that could send an input to one class: how they are chosen, applied and planted for an assessment."""
+
+from querist.concepts.triggers._cat import balanced_logistic, cat, filter_order
+from querist.concepts.triggers._cat_plus import cat_plus, cat_plus_all, scores
+from querist.concepts.triggers._counts import PackedTable, pack
+from querist.concepts.triggers._poison import Poisoned, floor_count, poison
+from querist.concepts.triggers._random import random_trigger
+from querist.concepts.triggers._selection import Selection
+from querist.concepts.triggers._trigger import Trigger, logit_scale
+
+__all__ = [
+    "PackedTable",
+    "Poisoned",
+    "Selection",
+    "Trigger",
+    "balanced_logistic",
+    "cat",
+    "cat_plus",
+    "cat_plus_all",
+    "filter_order",
+    "floor_count",
+    "logit_scale",
+    "pack",
+    "poison",
+    "random_trigger",
+    "scores",
+]
