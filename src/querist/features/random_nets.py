@@ -5,15 +5,13 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from querist.errors import BadOption
 from querist.statistics import torch_seed
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["random_net", "set_norms"]
+__all__ = ["random_net", "redrawn", "set_norms"]
 
 
 def random_net(
@@ -35,8 +33,6 @@ def random_net(
 
     Raises BadOption for exported networks, which have no initialisation.
     """
-    import torch
-
     from querist.sources.models import open_model
 
     network = open_model(model)
@@ -46,11 +42,19 @@ def random_net(
             value=network.form,
             allowed="package.module:factory, a torch module",
         )
-    fresh = copy.deepcopy(network.module)  # pyright: ignore[reportAttributeAccessIssue]
+    fresh = redrawn(network.module, repeat=repeat, seed=seed)  # pyright: ignore[reportAttributeAccessIssue]
+    set_norms(fresh, data, n=n, batch_size=batch_size, seed=seed, device=device)
+    return fresh
+
+
+def redrawn(module: nn.Module, *, repeat: int, seed: int = 0) -> nn.Module:
+    """A copy of a module with new random weights, as `random_net` draws them; running statistics are not set yet."""
+    import torch
+
+    fresh = copy.deepcopy(module)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(torch_seed(seed, "random-nets", repeat))
         _redraw(fresh)
-    set_norms(fresh, data, n=n, batch_size=batch_size, seed=seed, device=device)
     return fresh
 
 
@@ -75,7 +79,8 @@ def set_norms(
     module: nn.Module, data: Any, *, n: int | None = 2000, batch_size: int = 128, seed: int = 0, device: str = "auto"
 ) -> int:
     """Set running means and variances to those of one pass over data (cumulative average of batches, all else in evaluation
-    mode), in place; how many norms there are. Rows are those that `capture` would choose.
+    mode), in place; how many norms there are. Rows are those that `capture` would choose; a last batch of one row, which has no
+    variance, is left out.
     """
     import torch
     from torch.nn.modules.batchnorm import _NormBase
@@ -100,8 +105,8 @@ def set_norms(
             norm.momentum, norm.training = None, True
         with torch.no_grad():
             for batch in batches(rows, choose_ids(rows, n, seed=seed), batch_size):
-                if len(np.atleast_1d(batch.ids)) > 1 or batch_size == 1:
-                    network._call(batch.inputs)
+                if len(batch.ids) > 1:
+                    network.call(batch.inputs)
     finally:
         module.to(home)
         for norm, momentum in zip(norms, momenta, strict=True):

@@ -30,6 +30,7 @@ class Book:
         self.made: dict[int, tuple[Key, Any, int]] = {}
         self.shapes: dict[Key, tuple[int, ...] | None] = {}
         self.seen: set[str] = set()
+        self.mixed: set[str] = set()
         self.layout = "first"
         self.largest = 0
         self.pending: list[Key] = []
@@ -48,6 +49,8 @@ class Book:
             tensor = first_tensor(value)
             self._note(tensor)
             self.shapes[key] = None if tensor is None else tuple(tensor.shape)
+            if base in self.parts and operation != type(self.parts[base]).__name__:
+                self.mixed.add(base)
             if what == "call":
                 owner = base if base in self.parts else base.rpartition(".")[0]
                 self.rows.append(("preactivation", base, operation, key, tensor, self.layout, self._block(owner)))

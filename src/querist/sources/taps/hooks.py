@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from querist.errors import BadInput, QueristError, ShapeMismatch
@@ -48,6 +48,7 @@ class ModuleNetwork:
         self.scripted = [path for path, part in named.items() if isinstance(part, torch.jit.ScriptModule)]
         self.parts = {path: part for path, part in named.items() if path not in self.scripted}
         self.kinds = {path: type(part).__name__ if _torch_own(part) else "?" for path, part in self.parts.items()}
+        self._mixed: set[str] = set()  # names that a module and a function called in its parent share
         self.children = {path: [name for name, _ in part.named_children()] for path, part in self.parts.items()}
 
     # ---------------------------------------------------------------------------------------------------------- state
@@ -92,6 +93,7 @@ class ModuleNetwork:
         """Sites in the order in which their values exist. Raises ShapeMismatch where the network cannot take the inputs."""
         book = Book(self.parts, self.kinds, self.children)
         output = self._forward(inputs, book.sight, inference=False)
+        self._mixed |= book.mixed
         return book.close(output)
 
     def run(self, inputs: Any, keys: Collection[Key], receive: Receive) -> None:
@@ -114,14 +116,25 @@ class ModuleNetwork:
             elif (what, base, place) in wanted and isinstance(value, torch.Tensor):
                 receive((what, base, place), value)
 
-        output = self._forward(inputs, sight)
+        # Functions need every module watched, to know where they are called; modules alone only need their own hooks.
+        named = {key[1] for key in wanted if key[0] in ("call", "end") and key[1] in self.parts}
+        alone = all(key[0] == "output" or key[1] in named for key in wanted) and not named & self._mixed
+        output = self._forward(inputs, sight, only=named if alone else None)
         if ("output",) in wanted and (tensor := first_tensor(output)) is not None:
             receive(("output",), tensor)
 
-    def _forward(self, inputs: Any, sight: Callable[[str, str, str, Any], None], *, inference: bool = True) -> Any:
+    def _forward(
+        self,
+        inputs: Any,
+        sight: Callable[[str, str, str, Any], None],
+        *,
+        inference: bool = True,
+        only: set[str] | None = None,
+    ) -> Any:
         """One forward pass, watched. Hooks are gone when this returns.
 
-        Without `inference`, tensors count their changes in place (gradients are off all the same).
+        Without `inference`, tensors count their changes in place (gradients are off all the same). `only` names the modules
+        that are watched; functions are not then.
         """
         import torch
 
@@ -156,11 +169,13 @@ class ModuleNetwork:
 
         try:
             for path, part in self.parts.items():
+                if only is not None and path not in only:
+                    continue
                 active = path != "" and is_activation(part)
                 handles.append(part.register_forward_pre_hook(before(path, active), with_kwargs=True))
                 handles.append(part.register_forward_hook(after(path, active), always_call=True))
-            with torch.inference_mode() if inference else torch.no_grad(), watch:
-                return self._call(inputs)
+            with torch.inference_mode() if inference else torch.no_grad(), watch if only is None else nullcontext():
+                return self.call(inputs)
         except QueristError:
             raise
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, KeyError, AssertionError) as error:
@@ -169,7 +184,8 @@ class ModuleNetwork:
             for handle in handles:
                 handle.remove()
 
-    def _call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Any:
+        """A plain forward pass: a dict as keywords (a mask that forward does not take is left out), a tuple as arguments."""
         inputs = _as_parameters(inputs, self.module)
         if isinstance(inputs, Mapping):
             known = inspect.signature(self.module.forward).parameters
