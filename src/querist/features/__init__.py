@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     )
     from querist.features.profile import Consistency, consistency
     from querist.features.scores import gbc, h_score, leep, logme, nce, nleep, transrate
+    from querist.features.studies.freeze import Sweep, freeze
+    from querist.features.studies.rank import Ranking, rank
     from querist.statistics import permutation_test
 
 __all__ = [
@@ -32,10 +34,13 @@ __all__ = [
     "CapturedLayer",
     "Consistency",
     "Distance",
+    "Ranking",
+    "Sweep",
     "capture",
     "cka",
     "consistency",
     "exact_wasserstein",
+    "freeze",
     "gaussian_w2",
     "gaussian_w2_moments",
     "gbc",
@@ -48,6 +53,7 @@ __all__ = [
     "otdd",
     "per_unit_wasserstein",
     "permutation_test",
+    "rank",
     "sinkhorn_divergence",
     "sliced_wasserstein",
     "spectrum_distance",
@@ -76,6 +82,8 @@ __getattr__, __dir__ = attach(
         ),
         "querist.features.profile": ("Consistency", "consistency"),
         "querist.features.scores": ("gbc", "h_score", "leep", "logme", "nce", "nleep", "transrate"),
+        "querist.features.studies.freeze": ("Sweep", "freeze"),
+        "querist.features.studies.rank": ("Ranking", "rank"),
         "querist.statistics": ("permutation_test",),
     },
 )

@@ -2,8 +2,67 @@
 
 from __future__ import annotations
 
-from cyclopts import App
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from querist.features.configs import FreezeConfig, FreezeOptions, RankConfig, RankOptions
+from querist.reports.command import CommonOptions, carry_out
 
 __all__ = ["app"]
 
 app = App(name="features", help="What do a network's layers keep of the data they see?")
+
+
+@app.command
+def rank(
+    models: tuple[str, ...] = (),
+    /,
+    *,
+    target: str = "",
+    source: str = "",
+    options: Annotated[RankOptions, Parameter(name="*")] = RankOptions(),  # noqa: B008 - frozen
+    common: CommonOptions = CommonOptions(),  # noqa: B008 - frozen
+) -> int:
+    """Which network and layer to start from for labelled data: scores beside permuted labels and plain baselines.
+
+    Parameters
+    ----------
+    models
+        One or more of package.module:factory[?key=value][@weights], a .pt2, .ts or .onnx file.
+    target
+        Labelled data: a registered name, folder:DIR, npz:FILE?x=..&y=.., idx:IMAGES,LABELS, package.module:factory.
+    source
+        Data that the networks know; with it their distance to the target stands among the baselines.
+    """
+    from querist.features.studies.rank import RankStudy
+
+    config = RankConfig.build(**options.model_dump(), models=models, target=target, source=source)
+    return carry_out(RankStudy(), config, common)
+
+
+@app.command
+def freeze(
+    model: str,
+    /,
+    *,
+    target: tuple[str, ...] = (),
+    source: str = "",
+    options: Annotated[FreezeOptions, Parameter(name="*")] = FreezeOptions(),  # noqa: B008 - frozen
+    common: CommonOptions = CommonOptions(),  # noqa: B008 - frozen
+) -> int:
+    """How many blocks can be frozen: trained on new data from pretrained weights and from weights that lost them.
+
+    Parameters
+    ----------
+    model
+        package.module:factory[?key=value][@weights].
+    target
+        Labelled data to train on; may be given several times.
+    source
+        Data that the network knows; with it the gap A_l between source and target is recorded.
+    """
+    from querist.features.studies.freeze import FreezeStudy
+
+    config = FreezeConfig.build(**options.model_dump(), model=model, target=target, source=source)
+    return carry_out(FreezeStudy(), config, common)

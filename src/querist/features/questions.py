@@ -5,14 +5,20 @@ from __future__ import annotations
 from querist.results.question import Question
 
 __all__ = [
+    "BEST_START",
     "CAPTURE_HEALTH",
     "COMPARE_QUESTIONS",
     "CONSISTENCY",
     "CONTRACTION",
+    "FREEZE_DEPTH",
+    "FREEZE_QUESTIONS",
     "GAP",
     "GAP_ANY",
     "NETWORK_GAP",
     "OVERLAPPING_IDS",
+    "RANK_QUESTIONS",
+    "REUSE",
+    "SCORE_USEFUL",
     "WARNING",
     "W_PREDICTS_TRANSFER",
 ]
@@ -100,3 +106,40 @@ COMPARE_QUESTIONS = (
     CAPTURE_HEALTH,
     OVERLAPPING_IDS,
 )
+
+SCORE_USEFUL = Question(
+    id="features.score-useful",
+    ask="Does this score order starting points as training does, better than depth alone?",
+    unit="weighted Kendall τ",
+    null="the weighted τ of depth",
+    rule="Yes where the interval over cells (target, seed) of the score's τ less that of depth lies above 0; no where it lies below; "
+    "one cell, or no truth: cannot say.",
+    welcome="yes",
+)
+BEST_START = Question(
+    id="features.best-start",
+    ask="Is the first starting point better than the second?",
+    unit="points of accuracy",
+    null="0: paired folds of the linear probe",
+    rule="Yes where the interval over folds of the first one's lead in probe accuracy lies above 0; no is not used; else cannot say.",
+)
+REUSE = Question(
+    id="features.reuse",
+    ask="Do the pretrained weights help beyond the mean and spread of each tensor?",
+    unit="accuracy",
+    null="0: weights drawn with the same moments, in the same cells",
+    rule="Yes where the lower end of pretrained less moments, over cells (target, repeat), is above 0; no where its upper end is "
+    "below delta; else cannot say.",
+)
+FREEZE_DEPTH = Question(
+    id="features.freeze-depth",
+    ask="How many blocks can be frozen without loss?",
+    unit="blocks",
+    null="the number of blocks with the best accuracy",
+    rule="Yes where the bootstrap interval over cells (target, repeat) of the largest number within delta of the best is at most one "
+    "block wide; else cannot say.",
+    welcome="yes",
+)
+
+RANK_QUESTIONS = (BEST_START, SCORE_USEFUL, CAPTURE_HEALTH, OVERLAPPING_IDS)
+FREEZE_QUESTIONS = (FREEZE_DEPTH, REUSE, CAPTURE_HEALTH, OVERLAPPING_IDS)

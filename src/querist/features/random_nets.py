@@ -11,7 +11,7 @@ from querist.statistics import torch_seed
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["random_net", "set_norms"]
+__all__ = ["random_net", "redrawn", "set_norms"]
 
 
 def random_net(
@@ -33,8 +33,6 @@ def random_net(
 
     Raises BadOption for exported networks, which have no initialisation.
     """
-    import torch
-
     from querist.sources.models import open_model
 
     network = open_model(model)
@@ -44,11 +42,19 @@ def random_net(
             value=network.form,
             allowed="package.module:factory, a torch module",
         )
-    fresh = copy.deepcopy(network.module)  # pyright: ignore[reportAttributeAccessIssue]
+    fresh = redrawn(network.module, repeat=repeat, seed=seed)  # pyright: ignore[reportAttributeAccessIssue]
+    set_norms(fresh, data, n=n, batch_size=batch_size, seed=seed, device=device)
+    return fresh
+
+
+def redrawn(module: nn.Module, *, repeat: int, seed: int = 0) -> nn.Module:
+    """A copy of a module with new random weights, as `random_net` draws them; running statistics are not set yet."""
+    import torch
+
+    fresh = copy.deepcopy(module)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(torch_seed(seed, "random-nets", repeat))
         _redraw(fresh)
-    set_norms(fresh, data, n=n, batch_size=batch_size, seed=seed, device=device)
     return fresh
 
 
