@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.effects.tables import S, T, Y, pair, table
 
 from querist.effects.design._scores import aipw_scores, effect_scores
-from querist.effects.errors import PropensityRange
+from querist.effects.errors import PropensityRange, ShareRange
 from querist.effects.metrics import (
     best_arm_crossed,
     calibration,
@@ -25,6 +25,7 @@ from querist.effects.metrics import (
     replicates,
     single_arm,
 )
+from querist.effects.metrics._replicates import NAMES
 from querist.errors import BadOption, BadValues, ShapeMismatch, TooFewRows, UndefinedMetric, UnknownName
 
 SEEDS = st.integers(0, 10_000)
@@ -240,12 +241,12 @@ def test_a_resample_is_the_numbers_of_repeated_rows():
     n = 120
     y, t, s = rng.integers(0, 2, n).astype(float), rng.integers(0, 2, n), np.round(rng.normal(size=n), 1)
     rows = ranked(y, t, s)
-    found = replicates(rows, count=6, seed=5)
+    found = replicates(rows, names=(*NAMES, "uplift@0.3", "uplift@0.05"), count=6, seed=5)
     from querist.statistics import resample_weights
 
     o = rows.order.rows
     for b, w in enumerate(resample_weights(n, 6, seed=5)):
-        again = numbers(ranked(*(np.repeat(x[o], w) for x in (y, t, s))))
+        again = numbers(ranked(*(np.repeat(x[o], w) for x in (y, t, s))), (0.3, 0.05))
         for name, drawn in found.drawn.items():
             assert drawn[b] == pytest.approx(again[name], abs=1e-10), (name, b)
 
@@ -264,8 +265,11 @@ def test_clusters_are_drawn_whole_and_undefined_resamples_are_told():
     told = replicates(few, names=("sklift qini",), count=100).interval("sklift qini")
     assert told.low is None
     assert "without a value" in told.method
-    with pytest.raises(BadOption):
-        replicates(rows, names=("qini",))
+    for name in ("qini", "uplift@most"):
+        with pytest.raises(BadOption):
+            replicates(rows, names=(name,))
+    with pytest.raises(ShareRange):
+        replicates(rows, names=("uplift@3",))
 
 
 def test_poisson_and_influence_intervals_agree():

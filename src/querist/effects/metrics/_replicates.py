@@ -11,6 +11,7 @@ from jaxtyping import Float
 from querist.effects.metrics._causalml import causalml_auuc, causalml_qini
 from querist.effects.metrics._curves import Areas, areas
 from querist.effects.metrics._order import Ranked
+from querist.effects.metrics._shares import uplift_of
 from querist.effects.metrics._sklift import sklift_auuc, sklift_qini
 from querist.errors import BadOption, UndefinedMetric
 from querist.statistics import Estimate, resample_weights
@@ -18,6 +19,7 @@ from querist.statistics.arrays import as_array, check_level
 
 __all__ = ["NAMES", "Replicates", "replicates"]
 
+CUT = "uplift@"
 UNDEFINED = 0.05
 """Largest share of resamples without a value at which an interval is still given."""
 
@@ -67,36 +69,56 @@ def replicates(
     cluster: Any = None,
     seed: int = 0,
 ) -> Replicates:
-    """Numbers of the sklift and causalml conventions on `count` resamples of the rows (or whole clusters).
+    """Numbers of the sklift and causalml conventions on `count` resamples of the rows, or of whole clusters.
 
+    names: of `NAMES`, and uplift among the best share ("uplift@0.3").
     A resample is a whole weight per row: cumulative sums along the one order, O(count·n). cluster: ids [n] in the order of the
     rows as they were given. The perfect curves have at most four levels and are made anew from four totals. Raises BadOption,
-    ShapeMismatch, BadValues for a missing id, and UndefinedMetric for rows that carry weights of their own.
+    also for rows that carry weights of their own, ShapeMismatch, ShareRange, BadValues for a missing id.
 
     Source: Chamandy et al. (2012) for Poisson weights.
     """
-    for name in names:
+    shares = {name: _cut(name) for name in names if name.startswith(CUT)}
+    named = tuple(name for name in names if name not in shares)
+    for name in named:
         if name not in _NUMBERS:
-            raise BadOption("No such number to resample", value=name, allowed=", ".join(NAMES))
+            raise BadOption("No such number to resample", value=name, allowed=f"{', '.join(NAMES)}, {CUT}K")
     if rows.weight is not None:
         raise BadOption("Weighted rows are not resampled", value="weight", allowed="rows without weights")
     ids = None if cluster is None else as_array(cluster)
     if ids is not None and len(ids) == rows.n:
         ids = ids[rows.order.rows]
     drawn = {name: np.full(count, np.nan) for name in names}
-    observed = _all(areas(rows, rate=False), rows.binary, names)
+    observed = _all(areas(rows, rate=False), rows.binary, named) | _uplifts(rows, shares, None)
     weights = resample_weights(rows.n, count, kind=kind, cluster=ids, seed=seed)
     for number, weight in enumerate(weights):
         # Rows are drawn alike, so weights may fall on them in sorted order; as bytes, their products are a quarter the work.
         small = weight.astype(np.uint8) if weight.max() < 256 else weight
         try:
-            found = _all(areas(rows, small, rate=False), rows.binary, names)
+            found = _all(areas(rows, small, rate=False), rows.binary, named) | _uplifts(rows, shares, small)
         except UndefinedMetric:
             continue
         for name, value in found.items():
             drawn[name][number] = value
     units = rows.n if ids is None else np.unique(ids).size
     return Replicates(observed, drawn, int(units))
+
+
+def _cut(name: str) -> float:
+    try:
+        return float(name.removeprefix(CUT))
+    except ValueError:
+        raise BadOption("No such number to resample", value=name, allowed=f"{CUT}0.3 and its like") from None
+
+
+def _uplifts(rows: Ranked, shares: dict[str, float], weight: np.ndarray | None) -> dict[str, float]:
+    found = {}
+    for name, k in shares.items():
+        try:
+            found[name] = uplift_of(rows, k, weight)
+        except UndefinedMetric:
+            found[name] = float("nan")
+    return found
 
 
 def _all(a: Areas, binary: bool, names: tuple[str, ...]) -> dict[str, float]:

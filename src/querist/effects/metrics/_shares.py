@@ -57,16 +57,32 @@ def uplift_at_k(y: Any, treated: Any, score: Any, k: float, *, strategy: Strateg
     return means[0] - means[1]
 
 
-def uplift_of(rows: Ranked, k: float) -> float:
-    """`uplift_at_k` of rows that are sorted already; weights are left out of account."""
-    m = _floor(rows.n, _share(k))
+def uplift_of(rows: Ranked, k: float, weight: np.ndarray | None = None) -> float:
+    """`uplift_at_k` of rows that are sorted already. weight: whole numbers [n] in sorted order, repeated rows; the rows' own weights
+    are left out of account."""
+    k = _share(k)
+    if weight is None:
+        n, m = rows.n, _floor(rows.n, k)
+        part = np.array([m])
+        sums = (
+            [_placed(mark, rows.order, part)[0] for mark in (rows.treated, rows.y_treated, rows.y_control)] if m else []
+        )
+    else:
+        counted = np.cumsum(weight, dtype=np.int64)
+        n, m = int(counted[-1]), _floor(int(counted[-1]), k)
+        ends = np.arange(1, rows.n + 1) if rows.order.ends is None else rows.order.ends
+        at = int(np.searchsorted(counted if rows.order.ends is None else counted[ends - 1], m)) if m else 0
+        first, last = (int(ends[at - 1]) if at else 0), int(ends[at])
+        before = int(counted[first - 1]) if first else 0
+        inside = (m - before) / (int(counted[last - 1]) - before) if m else 0.0
+        whole, cut = weight[:first].astype(float), weight[first:last] * inside
+        marks = (rows.treated, rows.y_treated, rows.y_control)
+        sums = [float(whole @ mark[:first] + cut @ mark[first:last]) for mark in marks]
     if m < 1:
-        raise UndefinedMetric(f"The best {k:g} of {rows.n} rows are none")
-    t, yt, yc = (
-        float(_placed(mark, rows.order, np.array([m]))[0]) for mark in (rows.treated, rows.y_treated, rows.y_control)
-    )
-    if t == 0 or t == m:
-        raise UndefinedMetric(f"The best {k:g} of {rows.n} rows hold no {'treated' if t == 0 else 'control'} row")
+        raise UndefinedMetric(f"The best {k:g} of {n} rows are none")
+    t, yt, yc = (float(value) for value in sums)
+    if t < 1e-9 or m - t < 1e-9:
+        raise UndefinedMetric(f"The best {k:g} of {n} rows hold no {'treated' if t < 1e-9 else 'control'} row")
     return yt / t - yc / (m - t)
 
 
