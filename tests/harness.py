@@ -26,7 +26,8 @@ from querist.results.summary import ENVELOPE
 from querist.runs.journal import Journal
 from querist.runs.study import Study, StudyConfig
 
-IGNORED = ("seconds",)
+IGNORED = ("seconds", "bytes_peak")
+"""What is measured of the work itself, and so differs from one sitting to the next."""
 
 
 # ------------------------------------------------------------------------------------------------------------ studies

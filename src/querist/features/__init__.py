@@ -23,17 +23,24 @@ if TYPE_CHECKING:
         spectrum_distance,
         wasserstein_1d,
     )
+    from querist.features.monitor import LatentMonitor
     from querist.features.profile import Consistency, consistency
+    from querist.features.reference import Reference
     from querist.features.scores import gbc, h_score, leep, logme, nce, nleep, transrate
+    from querist.features.studies.compare import Comparison, compare
     from querist.statistics import permutation_test
 
 __all__ = [
     "Capture",
     "CapturedLayer",
+    "Comparison",
     "Consistency",
     "Distance",
+    "LatentMonitor",
+    "Reference",
     "capture",
     "cka",
+    "compare",
     "consistency",
     "exact_wasserstein",
     "gaussian_w2",
@@ -74,8 +81,11 @@ __getattr__, __dir__ = attach(
             "spectrum_distance",
             "wasserstein_1d",
         ),
+        "querist.features.monitor": ("LatentMonitor",),
         "querist.features.profile": ("Consistency", "consistency"),
+        "querist.features.reference": ("Reference",),
         "querist.features.scores": ("gbc", "h_score", "leep", "logme", "nce", "nleep", "transrate"),
+        "querist.features.studies.compare": ("Comparison", "compare"),
         "querist.statistics": ("permutation_test",),
     },
 )

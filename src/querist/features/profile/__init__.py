@@ -19,6 +19,7 @@ from querist.features.profile._gap import (
     largest_gap,
     network_gap,
 )
+from querist.features.profile._matrix import LayerMatrix, layer_matrix
 from querist.features.profile._measures import DISTANCES, Measure, measure
 from querist.features.profile._splits import Split, splits
 from querist.features.profile._statistics import Association, association, change, concordance, relative_excess, slope
@@ -30,6 +31,7 @@ __all__ = [
     "ConsistencyRow",
     "Gap",
     "GapDraws",
+    "LayerMatrix",
     "Measure",
     "NetProfile",
     "NetworkGap",
@@ -44,6 +46,7 @@ __all__ = [
     "gaps",
     "judged",
     "largest_gap",
+    "layer_matrix",
     "measure",
     "net_profile",
     "network_gap",
