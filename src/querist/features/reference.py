@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
+from zipfile import BadZipFile
 
 import numpy as np
 from jaxtyping import Float, Float32, Int
@@ -59,7 +61,10 @@ class ReferenceLayer:
 
 @dataclass(frozen=True, slots=True)
 class ChunkDraws:
-    """What one layer of later data gave: D^p of each chunk of n_c images, the null at that size, and the jackknife's error."""
+    """What one layer of later data gave: D^p of each chunk of n_c images, the null at that size, and the error of their mean.
+
+    se: of the jackknife over the later images, times √(1 + m/n): the source's n images are gone, and err as these m do.
+    """
 
     order: float
     d: int
@@ -186,7 +191,7 @@ class Reference:
                 return float(np.mean([layer.terms(scaled[part], self.p, kind).mean() for part in parts]))
 
             result = jackknife(np.arange(count * size) % GROUPS, mean)
-            se, degrees = result.se, result.n - 1
+            se, degrees = float(result.se or 0.0) * math.sqrt(1 + count * size / len(self.ids)), result.n - 1
         return ChunkDraws(self.p, layer.directions.shape[1] if kind == "sliced" else 0, size, found, null, se, degrees)
 
     def write(self, path: str | Path) -> Path:
@@ -214,14 +219,14 @@ class Reference:
                 "There is no reference file here", value=str(path), allowed="a file of --save-reference"
             )
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 plain = json.loads(file["described"].tobytes().decode("utf-8"))
                 if plain.pop("format") != FORMAT:
                     raise ValueError("another format")
                 layers = tuple(_read(file, i, row) for i, row in enumerate(plain.pop("layers")))
                 plain["sizes"] = tuple(plain["sizes"])
                 return cls(ids=file["ids"], layers=layers, **plain)
-        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
             raise CorruptFile(
                 f"The reference cannot be read ({type(error).__name__}: {error})",
                 value=str(path),

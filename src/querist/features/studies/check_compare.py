@@ -123,12 +123,13 @@ def _options(config: CompareConfig) -> None:
 
 def _few(data: Data, config: CompareConfig) -> Any:
     """The first rows of the choice that can be read."""
-    from querist.sources.data import batches, choose_ids
+    from querist.sources.data import choose_ids
 
-    before = len(data.passed_over)
-    for batch in batches(data, choose_ids(data, config.n, seed=config.seed)[:8], 8):
+    ids, before = choose_ids(data, config.n, seed=config.seed), len(data.passed_over)
+    for start in range(0, len(ids), 8):
+        batch = data.read(ids[start : start + 8])
+        del data.passed_over[before:]
         if len(batch.ids):
-            del data.passed_over[before:]
             return batch
     raise TooFewRows("No row can be read", value=data.name, allowed="20 images or more per arm")
 

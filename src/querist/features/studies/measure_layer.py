@@ -187,7 +187,10 @@ def _classes(
         try:
             found = _draws(config, X[s], Y[t], pairs, (np.zeros(len(s)), np.zeros(len(t))))
         except (TooFewRows, BadLabels, UndefinedMetric) as error:
-            what = f"class {name} of {place['target']} at {place['layer']}"
+            what = f"class {name} of {place['target']}"
+            what += (
+                "" if isinstance(error, TooFewRows) else f" at {place['layer']}"
+            )  # too few in one layer, too few in all
             tables["passed_over"].append({"model": "model", "what": what, "reason": str(error)})
             continue
         tables["draws"].append({**place, "class": name, **_draws_row(found)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -192,10 +193,11 @@ def warn(config: CompareConfig, tables: Tables, captures: Mapping[Key, Capture],
             f"Only {config.projections} projections: their error (mc_se) is large and itself poorly known; {FEW} or more tell."
         )
     level = config.level / config.looks
-    if level * (config.permutations + 1) < 1:
-        told.append(
-            f"{config.permutations} permutations cannot reach p = {level:.3g}: no gap can be found; {int(1 / level)} or more can."
-        )
+    draws = tables["draws"]["null"].list.len().min() if config.reference else config.permutations
+    if isinstance(draws, int) and level * (draws + 1) < 1:
+        what = "draws of the reference" if config.reference else "permutations"
+        enough = math.ceil(1 / level - 1e-9) - 1
+        told.append(f"{draws} {what} cannot reach p = {level:.3g}: no gap can be found; {enough} or more can.")
     nets = tables["evolution"].filter(pl.col("model").str.starts_with("random-"))["model"].n_unique()
     if nets < config.random_nets:
         told.append(f"{config.random_nets - nets} of {config.random_nets} random networks could not be measured.")
