@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 from querist._lazy import attach
 
 if TYPE_CHECKING:
-    from querist import weights
+    from querist import features, weights
     from querist.reports.result import Result
 
 __version__ = "0.1.0"
 
-__all__ = ["Result", "__version__", "weights"]
+__all__ = ["Result", "__version__", "features", "weights"]
 
 
 _getattr, __dir__ = attach(__name__, {"querist.reports.result": ("Result",)})
 
 
 def __getattr__(name: str):
-    if name == "weights":
+    if name in ("features", "weights"):
         import importlib
 
-        return importlib.import_module("querist.weights")
+        return importlib.import_module(f"querist.{name}")
     return _getattr(name)

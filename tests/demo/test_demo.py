@@ -12,6 +12,8 @@ from querist.demo import questions
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(questions, "CHECKPOINTS", {"weights-resnet20": "resnet20-cifar10"})
+    few = {"n": 60, "random_nets": 0, "projections": 40, "splits": 4, "permutations": 19, "layers": "logits"}
+    monkeypatch.setattr(questions, "LOOKED_AT", {**questions.LOOKED_AT, **few})
 
 
 @pytest.mark.browser
@@ -21,7 +23,9 @@ def test_the_demo_leads_to_its_reports(small, tmp_path, chromium, capfd):
     said = capfd.readouterr()
     assert said.out.strip() == str(out / "report.html")
     assert "Training left its mark" in said.err
-    assert "weights-resnet20/report.html" in (out / "report.html").read_text("utf-8")
+    for folder in ("weights-resnet20", "features-resnet20"):
+        assert f"{folder}/report.html" in (out / "report.html").read_text("utf-8")
+    assert "digits" in said.err
     check_page(out / "report.html", chromium)
     assert main(["demo", "--out", str(out), "--quiet", "--engine", "serial"]) == 0
 
@@ -32,7 +36,7 @@ def test_a_folder_of_something_else_is_left_alone(small, tmp_path):
     assert (tmp_path / "precious.txt").read_text() == "mine"
 
 
-def test_what_is_not_installed_is_passed_over_and_told(monkeypatch, tmp_path, capfd):
+def test_what_is_not_installed_is_passed_over_and_told(small, monkeypatch, tmp_path, capfd):
     from querist.sources.datasets import registry
     from querist.sources.datasets.registry import DATA_SETS, DataSet, Packaged
 

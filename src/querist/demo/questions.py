@@ -15,10 +15,17 @@ CHECKPOINTS = {
     "weights-resnet20": "resnet20-cifar10",
 }
 
+FROZEN = "querist.features.nets:cifar_resnet?depth=20@resnet20-cifar10"
+KNOWN = "fashion-mnist-small#train"
+NEW = ("fashion-mnist-small#test", "digits")
+PICTURES: dict[str, Any] = {"size": 32, "channels": 3, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+LOOKED_AT: dict[str, Any] = {"layers": "blocks", "n": 300, "random_nets": 3, "class_gaps": False}
+
 
 def ask_all(out: Path, *, engine: str, seed: int, progress: Any) -> Iterator[str]:
     """Run every part of the demo below `out`; yields a line when one is done or passed over."""
     yield from _weights(out, engine=engine, seed=seed, progress=progress)
+    yield from _features(out, engine=engine, seed=seed, progress=progress)
 
 
 def _weights(out: Path, **options: Any) -> Iterator[str]:
@@ -33,6 +40,23 @@ def _weights(out: Path, **options: Any) -> Iterator[str]:
             continue
         result = scan(name, out=out / folder, **options)
         yield f"{out / folder / 'report.html'}: {_told(result.findings)}"
+
+
+def _features(out: Path, **options: Any) -> Iterator[str]:
+    """A frozen network on new pictures of the kind it is held against, and on pictures of another kind."""
+    from querist.features.studies.compare import compare
+    from querist.sources.datasets.registry import locate
+
+    try:
+        locate(FROZEN.partition("@")[2])
+        locate(KNOWN.partition("#")[0])
+    except SourceNotFound as error:
+        yield f"Passed over: {error}"
+        return
+    folder = out / "features-resnet20"
+    result = compare(FROZEN, source=KNOWN, target=list(NEW), out=folder, **PICTURES, **LOOKED_AT, **options)
+    said = [finding.because for finding in result.findings if finding.question == "features.gap-any"]
+    yield f"{folder / 'report.html'}: {' '.join(said)}"
 
 
 def _told(findings: Any) -> str:

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
         spectrum_distance,
         wasserstein_1d,
     )
+    from querist.features.monitor import LatentMonitor
     from querist.features.profile import Consistency, consistency
+    from querist.features.reference import Reference
     from querist.features.scores import gbc, h_score, leep, logme, nce, nleep, transrate
+    from querist.features.studies.compare import Comparison, compare
     from querist.features.studies.freeze import Sweep, freeze
     from querist.features.studies.rank import Ranking, rank
     from querist.statistics import permutation_test
@@ -32,12 +35,16 @@ if TYPE_CHECKING:
 __all__ = [
     "Capture",
     "CapturedLayer",
+    "Comparison",
     "Consistency",
     "Distance",
+    "LatentMonitor",
     "Ranking",
+    "Reference",
     "Sweep",
     "capture",
     "cka",
+    "compare",
     "consistency",
     "exact_wasserstein",
     "freeze",
@@ -80,8 +87,11 @@ __getattr__, __dir__ = attach(
             "spectrum_distance",
             "wasserstein_1d",
         ),
+        "querist.features.monitor": ("LatentMonitor",),
         "querist.features.profile": ("Consistency", "consistency"),
+        "querist.features.reference": ("Reference",),
         "querist.features.scores": ("gbc", "h_score", "leep", "logme", "nce", "nleep", "transrate"),
+        "querist.features.studies.compare": ("Comparison", "compare"),
         "querist.features.studies.freeze": ("Sweep", "freeze"),
         "querist.features.studies.rank": ("Ranking", "rank"),
         "querist.statistics": ("permutation_test",),

@@ -62,7 +62,7 @@ class CaptureOptions(StudyConfig):
     size: tuple[int, ...] = Field(
         default=(), max_length=2, description="Side of the pictures in pixels, or height,width; none: as they are."
     )
-    channels: Literal[1, 3] | None = Field(
+    channels: int | None = Field(
         default=None, description="3 repeats grey pictures, 1 turns colour into luminance; none: as they are."
     )
     mean: tuple[float, ...] = Field(default=(), description="Mean of each channel, in units of 0..1, by commas.")
@@ -76,6 +76,13 @@ class CaptureOptions(StudyConfig):
     @classmethod
     def _listed(cls, value: Any) -> Any:
         return listed(value)
+
+    @field_validator("channels")
+    @classmethod
+    def _grey_or_colour(cls, value: int | None) -> int | None:
+        if value not in (None, 1, 3):
+            raise ValueError("1 or 3")
+        return value
 
 
 class CompareOptions(CaptureOptions):

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from querist.errors import InvariantBroken, QueristError
+from querist.errors import BadInput, InvariantBroken, QueristError
 from querist.runs.engines import Engine
 from querist.runs.progress import Progress, Report
 from querist.runs.study import Study, StudyConfig, Unit
@@ -24,13 +24,17 @@ _SHOWN = 3
 
 
 class UnitsFailed(QueristError):
-    """Units raised; the others are done. `failed` lists {unit, error}; the first one's exception is the cause."""
+    """Units raised; the others are done. `failed` lists {unit, error}; the first one's exception is the cause.
+
+    Where every one of them is a person's mistake (NaN in the data, say), the command line exits as it does for bad input.
+    """
 
     code = "units-failed"
 
-    def __init__(self, failed: Sequence[Mapping[str, str]], total: int, where: str):
+    def __init__(self, failed: Sequence[Mapping[str, str]], total: int, where: str, bad_input: bool = False):
         self.failed, self.total, self.where = [dict(row) for row in failed], total, where
-        super().__init__(self.failed, total, where)
+        self.exit_code = BadInput.exit_code if bad_input else QueristError.exit_code
+        super().__init__(self.failed, total, where, bad_input)
 
     def __str__(self) -> str:
         told = "; ".join(f"{row['unit']}: {row['error'].rstrip('.')}" for row in self.failed[:_SHOWN])
@@ -141,4 +145,5 @@ def _failed(stage: str, units: Sequence[Unit], failures: Mapping[str, Outcome], 
         if unit.key in failures
     ]
     kept = f"The others are kept in {store.folder}; the same command with --resume does the failed ones again."
-    return UnitsFailed(rows, len(units), kept if store.keep else "Give out= a folder to keep what is done.")
+    where = kept if store.keep else "Give out= a folder to keep what is done."
+    return UnitsFailed(rows, len(units), where, all(outcome.bad_input for outcome in failures.values()))

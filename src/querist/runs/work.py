@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from querist.errors import InvariantBroken, QueristError
+from querist.errors import BadInput, InvariantBroken, QueristError
 from querist.files import encode_key
 from querist.runs.study import Study, StudyConfig, Unit
 from querist.runs.threads import limited
@@ -31,7 +31,7 @@ class Outcome:
     """How a unit ended: `error` is None where it is done.
 
     `folder` is where its files lie, if it left any; `frames` its tables, unless they were written there; `cause` the
-    exception itself where it did not have to cross processes.
+    exception itself where it did not have to cross processes; `bad_input` says whether it was a person's mistake.
     """
 
     key: str
@@ -42,6 +42,7 @@ class Outcome:
     error: str | None = None
     trace: str | None = None
     cause: BaseException | None = None
+    bad_input: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ class Work:
                 raise
             trace = None if isinstance(error, QueristError) else traceback.format_exc()
             spent = time.perf_counter() - begun
-            return Outcome(unit.key, spent, error=_told(error), trace=trace, cause=error)
+            bad = isinstance(error, BadInput)
+            return Outcome(unit.key, spent, error=_told(error), trace=trace, cause=error, bad_input=bad)
         names = tuple(frames)
         if self.keep:
             return Outcome(unit.key, seconds, names, folder=folder)

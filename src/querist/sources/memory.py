@@ -50,7 +50,7 @@ def _rows(what: Any, labels: np.ndarray | None, transform: Transform) -> Data:
     import torch
 
     if not what.ndim or not len(what):
-        raise TooFewRows("There are no rows in these data", value=list(what.shape))
+        raise TooFewRows("There are no rows in these data", value=list(what.shape), allowed="1 row or more")
     found, classes = as_labels(labels, len(what), "given") if labels is not None else (None, None)
     if transform == Transform() and isinstance(what, torch.Tensor | np.ndarray) and _kind(what) != "uint8":
         return _tensor(torch.as_tensor(what), found, classes)
@@ -85,7 +85,7 @@ def _tensors(tensors: dict[str, Any]) -> Data:
         )
     count = lengths.pop()
     if not count:
-        raise TooFewRows("There are no rows in these data", value=0)
+        raise TooFewRows("There are no rows in these data", value=0, allowed="1 row or more")
     classes = as_labels(np.asarray(labels), count, "labels")[0] if labels is not None else None
 
     def fetch(ids: np.ndarray) -> tuple[Batch, list[PassedOver]]:
@@ -100,7 +100,7 @@ def _tensors(tensors: dict[str, Any]) -> Data:
 def _dataset(dataset: Any, transform: Transform) -> Data:
     """A map-style dataset: an item is a row, (row, label, ...), or a dict of tensors that may hold `labels`."""
     if not len(dataset):
-        raise TooFewRows("The dataset is empty", value=0)
+        raise TooFewRows("The dataset is empty", value=0, allowed="1 row or more")
     first = _item(dataset[0], transform)
     kind = "tokens" if isinstance(first[0], Mapping) else "images" if np.ndim(first[0]) >= 3 else "rows"
     names = getattr(dataset, "classes", None)
@@ -175,7 +175,7 @@ def _iterated(what: Iterable[Any], transform: Transform) -> Data:
         if pair:
             labels.append(np.asarray(batch[1]).reshape(-1))
     if not rows:
-        raise TooFewRows("The iterable gives no batch", value=0)
+        raise TooFewRows("The iterable gives no batch", value=0, allowed="1 batch or more")
     if isinstance(rows[0], Mapping):
         longest = {key: max(row[key].shape[1] for row in rows) if rows[0][key].ndim > 1 else 0 for key in rows[0]}
         joined = {key: torch.cat([_padded(row[key], side) for row in rows]) for key, side in longest.items()}

@@ -17,6 +17,7 @@ from querist.features.profile._gap import (
     gaps,
     largest_gap,
 )
+from querist.features.profile._matrix import LayerMatrix, layer_matrix
 from querist.features.profile._measures import DISTANCES, Measure, measure
 from querist.features.profile._network import NetworkGap, network_gap
 from querist.features.profile._splits import Split, splits
@@ -29,6 +30,7 @@ __all__ = [
     "ConsistencyRow",
     "Gap",
     "GapDraws",
+    "LayerMatrix",
     "Measure",
     "NetProfile",
     "NetworkGap",
@@ -43,6 +45,7 @@ __all__ = [
     "gaps",
     "judged",
     "largest_gap",
+    "layer_matrix",
     "measure",
     "net_profile",
     "network_gap",

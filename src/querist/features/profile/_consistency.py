@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from querist.errors import BadOption, TooFewRows, UndefinedMetric, UnknownName, near
+from querist.features.captured import INPUT, Capture
 from querist.features.normalise import fit_normaliser
 from querist.features.profile._evolution import FRAMES, evolution
 from querist.features.profile._gap import Gap, gap_draws, gaps, mean_excess
 from querist.features.profile._statistics import change, concordance, slope
+from querist.features.relation import rows_of, sites_of
 from querist.statistics import kendall, rank_p, stream
 
 __all__ = ["Consistency", "ConsistencyRow", "NetProfile", "consistency", "judged", "net_profile"]
@@ -89,8 +92,8 @@ def consistency(
 ) -> Consistency:
     """C, τ (in both frames), contraction slope and concordance of a net's layers, each beside the same of random nets.
 
-    source: mapping from layer to rows (n, d) or (n, sites, d), in the order of the layers, or a capture (an object whose
-    `layers` is such a mapping). targets: mapping from name to the same, or a sequence of them (named 0, 1, …). null_nets:
+    source: mapping from layer to rows (n, d) or (n, sites, d), in the order of the layers, or a `Capture`, whose input is left
+    out. targets: mapping from name to the same, or a sequence of them (named 0, 1, …). null_nets:
     (source, targets) of nets of the same architecture with random weights, the same images.
 
     C = mean |E^S − E^T|/mean E^S and τ of E^S and E^T compare evolutions (see `evolution`); b is the slope of log excess over
@@ -117,12 +120,13 @@ def net_profile(
     level: float = 0.05,
     seed: int = 0,
     tested: Mapping[str, Mapping[str, Gap]] | None = None,
+    kind: Literal["pooled", "joint", "spectrum"] = "pooled",
 ) -> NetProfile:
     """The evolutions and excesses of one net. permutations None leaves the gaps untested, as for a random net.
 
-    tested: gaps by target and layer where they are known already. Rows are normalised here (`iso`, by the source). The
-    source's halves are drawn at random: files are often in the order of their classes, and then a first and a second half
-    would be different laws.
+    tested: gaps by target and layer where they are known already. kind: of the evolutions, as `evolution` has it. Rows are
+    normalised here (`iso`, by the source). The source's halves are drawn at random: files are often in the order of their
+    classes, and then a first and a second half would be different laws.
     """
     S, named = _layers(source), _named(targets)
     images = {len(rows) for rows in S.values()}
@@ -132,13 +136,14 @@ def net_profile(
     for target, T in named.items():
         if tuple(T) != names:
             raise BadOption(f"Source and {target} have other layers", value=", ".join(T), allowed=", ".join(names))
-    found = {("source", "source"): evolution(S)}
+    follow = partial(evolution, kind=kind, projections=projections, seed=seed)
+    found = {("source", "source"): follow(S)}
     found["source", "own"] = found["source", "source"]  # its own moments are the source's
     for target, T in named.items():
-        found[target, "source"], found[target, "own"] = evolution(T, source=S), evolution(T)
+        found[target, "source"], found[target, "own"] = follow(T, source=S), follow(T)
     half, floor = _halves(S, seed)
-    found["half", "source"] = found["half", "own"] = evolution(half)
-    found["floor", "source"], found["floor", "own"] = evolution(floor, source=half), evolution(floor)
+    found["half", "source"] = found["half", "own"] = follow(half)
+    found["floor", "source"], found["floor", "own"] = follow(floor, source=half), follow(floor)
     scale = {name: fit_normaliser(S[name], "iso") for name in names}
     options: dict[str, Any] = {"projections": projections, "splits": splits, "seed": seed}
     excess: dict[str, dict[str, float]] = {}
@@ -236,6 +241,10 @@ def _halves(S: Layers, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _layers(capture: Any) -> Layers:
     layers = capture if isinstance(capture, Mapping) else getattr(capture, "layers", None)
+    if isinstance(capture, Capture):
+        layers = {
+            name: rows_of(capture, name, sites_of({"": capture}, name)) for name in capture.names if name != INPUT
+        }
     if not isinstance(layers, Mapping):
         raise BadOption(
             "Layers must come as a mapping from name to rows",

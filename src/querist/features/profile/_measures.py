@@ -109,7 +109,11 @@ def measure(
         if distance == "sliced":
             drawn = random_directions(d, counted(projections, "The number of projections"), seed)
             block = drawn.block if d > 1 else None
-            lines = _projected(pool, drawn.vectors)
+            if left.shape == right.shape and np.array_equal(left, right):
+                # One product for both: the same row can round otherwise in another place of a matrix product.
+                lines = np.tile(_projected(pool[: len(left)], drawn.vectors), (1, 2))
+            else:
+                lines = _projected(pool, drawn.vectors)
         else:
             block, lines = None, pool.T.copy()
         return Measure(n, m, d, p, _on_lines(lines, sites, p), block)

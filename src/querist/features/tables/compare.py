@@ -55,6 +55,7 @@ GAPS = TableSpec(
         Column("width", "int", "Units before a projection."),
         *_GAP,
         Column("probe_accuracy", "float", "Accuracy of a linear probe on the target, 5 folds.", "share"),
+        Column("relative", "float", "Excess over the excess at <input>: below 1 what is left of the gap there."),
         Column("model", "str", "Which network."),
         *_MORE,
         Column("probe_low", "float", "Lower end of the probe's accuracy.", "share"),
@@ -207,6 +208,7 @@ UNITS = TableSpec(
     columns=(
         Column("target", "str", "Which target."),
         Column("layer", "str", "Name of the layer."),
+        Column("index", "int", "Place in forward order; 0 is the input."),
         Column("unit", "int", "Number of the unit; null for a quantile."),
         Column("quantile", "float", "Quantile over all units; null for a single unit."),
         Column("value", "float", "One-dimensional Wasserstein distance.", _Z),

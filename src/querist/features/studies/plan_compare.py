@@ -1,0 +1,64 @@
+"""What a comparison is made of: roles of networks and data, captures by role, and the layers that can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from querist.errors import UndefinedMetric
+from querist.features.captured import Capture
+from querist.features.configs import CompareConfig
+from querist.features.normalise import fit_normaliser
+from querist.features.relation import rows_of, sites_of
+
+__all__ = ["data_roles", "kinds", "named", "read_captures", "usable"]
+
+
+def data_roles(config: CompareConfig) -> list[str]:
+    """Roles of the data sets: the source unless a reference stands for it, and every target."""
+    return [*([] if config.reference else ["source"]), *named(config)]
+
+
+def named(config: CompareConfig) -> dict[str, str]:
+    """Roles of the targets, each with its name."""
+    return {f"target-{i}": name for i, name in enumerate(config.target)}
+
+
+def kinds(config: CompareConfig) -> dict[str, str]:
+    """Every role, as "model" or "data"."""
+    nets = ["model", *(["against"] if config.against else [])]
+    return dict.fromkeys(nets, "model") | dict.fromkeys(data_roles(config), "data")
+
+
+def read_captures(paths: Mapping[str, str]) -> dict[tuple[str, str], Capture]:
+    """Captures by (network, role), from their folders by "network/role"."""
+    found = {}
+    for key, path in paths.items():
+        net, _, role = key.partition("/")
+        found[net, role] = Capture.read(path)
+    return found
+
+
+def usable(
+    config: CompareConfig, captures: Mapping[tuple[str, str], Capture], net: str
+) -> tuple[list[str], list[dict[str, str]]]:
+    """Layers that can be compared, in forward order: captured for every set and not constant over the source; and the others."""
+    mine = {role: one for (of, role), one in captures.items() if of == net}
+    base = mine.get("source") or next(iter(mine.values()))
+    kept, passed = [], []
+    for layer in base.names:
+        missing = [role for role, one in mine.items() if layer not in one.names]
+        reason = f"it was not captured for {', '.join(missing)}" if missing else ""
+        reason = reason or ("" if config.reference else _constant(base, mine, layer))
+        if reason:
+            passed.append({"model": net, "what": layer, "reason": reason})
+        else:
+            kept.append(layer)
+    return kept, passed
+
+
+def _constant(base: Capture, mine: Mapping[str, Capture], layer: str) -> str:
+    try:
+        fit_normaliser(rows_of(base, layer, sites_of(mine, layer)), "iso")
+    except UndefinedMetric:
+        return "it is constant over the source"
+    return ""
