@@ -131,9 +131,13 @@ def _select(
 def _means(data: ConceptData, columns: np.ndarray) -> tuple[Float[np.ndarray, "L c"], Float[np.ndarray, "L c"]]:
     """Means of these concepts over the known cells in each class and outside it; NaN where none is known."""
     cells = data.concepts[:, columns]
-    unknown = np.isnan(cells)
-    one = class_sums(np.where(unknown, 0, cells), data.codes, data.n_classes)
-    known = class_sums(~unknown, data.codes, data.n_classes)
+    if data.missing:
+        unknown = np.isnan(cells)
+        one = class_sums(np.where(unknown, 0, cells), data.codes, data.n_classes)
+        known = class_sums(~unknown, data.codes, data.n_classes)
+    else:
+        one = class_sums(cells, data.codes, data.n_classes)
+        known = np.repeat(data.class_sizes[:, None].astype(float), len(columns), axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return one / known, (one.sum(axis=0) - one) / (known.sum(axis=0) - known)
 
