@@ -74,6 +74,15 @@ def test_all_targets_at_once_equal_one_at_a_time(tie_break):
         assert len(set(found.trigger.index)) == 6
 
 
+def test_large_triggers_of_rows_that_bear_other_labels_too():
+    """Copies of the target's rows under another label: nothing ever singles the target out, and every step is counted."""
+    k = 1200
+    values = np.tile(np.random.default_rng(0).integers(0, 2, (4, k)).astype(float), (2, 1))
+    found = cat_plus(ConceptData(values, [0] * 4 + [1] * 4), 0, 1060, tie_break="index")
+    assert len(set(found.trigger.index)) == 1060
+    assert (np.diff(found.cnt) <= 0).all()
+
+
 def test_packed_counts_are_plain_counts():
     # 40 classes of about 3 rows go by bytes, 2 classes by words of 64 bits; with and without unknown cells.
     for classes, missing in ((40, 0.1), (40, 0.0), (2, 0.1), (2, 0.0)):

@@ -131,9 +131,13 @@ def _select(
 def _means(data: ConceptData, columns: np.ndarray) -> tuple[Float[np.ndarray, "L c"], Float[np.ndarray, "L c"]]:
     """Means of these concepts over the known cells in each class and outside it; NaN where none is known."""
     cells = data.concepts[:, columns]
-    unknown = np.isnan(cells)
-    one = class_sums(np.where(unknown, 0, cells), data.codes, data.n_classes)
-    known = class_sums(~unknown, data.codes, data.n_classes)
+    if data.missing:
+        unknown = np.isnan(cells)
+        one = class_sums(np.where(unknown, 0, cells), data.codes, data.n_classes)
+        known = class_sums(~unknown, data.codes, data.n_classes)
+    else:
+        one = class_sums(cells, data.codes, data.n_classes)
+        known = np.repeat(data.class_sizes[:, None].astype(float), len(columns), axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return one / known, (one.sum(axis=0) - one) / (known.sum(axis=0) - known)
 
@@ -173,9 +177,15 @@ def _walk(
     free = np.zeros(2 * table.k, dtype=bool)
     free[2 * usable] = free[2 * usable + 1] = True
 
-    def visit(mask: np.ndarray, members: np.ndarray, step: int) -> None:
+    # A stack, not recursion: where copies of a target's rows bear other labels the depth is the size. A parent's mask is narrowed
+    # when a child is taken up, so that only the masks of one path are held.
+    waiting: list[tuple[np.ndarray, int | None, np.ndarray, int]] = [(table.rows, None, np.arange(len(codes)), 0)]
+    while waiting:
+        mask, pick, members, step = waiting.pop()
         if step == size or not members.size:
-            return
+            continue
+        if pick is not None:
+            mask = table.narrow(mask, pick // 2, pick % 2)
         found = table.counts(mask, codes[members])
         counts = (found.table[None] - found.classes).reshape(len(members), -1)
         allowed = np.repeat(free[None], len(members), axis=0)
@@ -192,9 +202,7 @@ def _walk(
         going = least[:, 0] > 0
         for pick in np.unique(chosen[going]):
             same = members[going & (chosen == pick)]
-            visit(table.narrow(mask, pick // 2, pick % 2), same, step + 1)
-
-    visit(table.rows, np.arange(len(codes)), 0)
+            waiting.append((mask, int(pick), same, step + 1))
     return picks, cnt
 
 

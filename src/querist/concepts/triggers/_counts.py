@@ -13,8 +13,8 @@ __all__ = ["Counts", "PackedTable", "pack"]
 
 BLOCK = 64 << 20
 """Bytes of temporary words held at a time."""
-PADDED = 4
-"""Classes start at words of 64 bits unless that pads the table to more than four times its rows; then at bytes."""
+PADDED = 1.5
+"""Classes start at words of 64 bits unless that pads the table to more than one and a half times its rows; then at bytes."""
 
 
 class Counts(NamedTuple):
@@ -81,11 +81,13 @@ class PackedTable:
         step = max(1, BLOCK // max(1, words * mask.itemsize))
         for first in range(0, self.k, step):
             part = slice(first, first + step)
-            counted = np.bitwise_count(bits[part] & mask)
-            if len(classes) == 1:
-                table[part] = counted.sum(axis=1, dtype=narrow)
-                inside[0, part] = counted[:, begin[0] : end[0]].sum(axis=1, dtype=narrow)
+            hits = bits[part] & mask
+            if len(classes) == 1:  # the rows are whole words of 64 bits, whatever the classes start at
+                table[part] = np.bitwise_count(hits.view(np.uint64)).sum(axis=1, dtype=narrow)
+                own = np.ascontiguousarray(hits[:, begin[0] : end[0]])
+                inside[0, part] = np.bitwise_count(own).sum(axis=1, dtype=narrow)
             else:
+                counted = np.bitwise_count(hits)
                 running = np.zeros((len(counted), words + 1), dtype=narrow)
                 np.cumsum(counted, axis=1, out=running[:, 1:], dtype=narrow)
                 table[part] = running[:, -1]
@@ -100,7 +102,7 @@ def pack(data: ConceptData) -> PackedTable:
     bits = 64 if 64 * np.ceil(sizes / 64).sum() <= PADDED * max(data.n, 64) else 8
     padded = -(-sizes // bits) * bits
     starts = np.concatenate([[0], np.cumsum(padded)])
-    length = -(-int(starts[-1]) // bits) * bits
+    length = -(-int(starts[-1]) // 64) * 64
     order = np.argsort(data.codes, kind="stable")
     place = np.repeat(starts[:-1] - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes) + np.arange(data.n)
     dtype = np.uint64 if bits == 64 else np.uint8

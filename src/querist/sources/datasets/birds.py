@@ -119,7 +119,7 @@ def _picture(c: np.ndarray, seed: int, number: int) -> UInt8[np.ndarray, "32 32 
     rng = stream(seed, "birds", "picture", number)
     shift = rng.uniform(-SHIFT, SHIFT, 2) * FINE
     size = WHOLE * (1 + rng.uniform(-STRETCH, STRETCH))
-    tint = dict(zip(PARTS, rng.normal(0, TINT, (len(PARTS), 3)), strict=True))
+    tint: dict[str, np.ndarray] = dict(zip(PARTS, rng.normal(0, TINT, (len(PARTS), 3)), strict=True))
     noise = rng.normal(0, NOISE, (SIZE, SIZE, 3))
     edge = SIZE * FINE
     canvas = Image.new("RGB", (edge, edge), _colour((200, 222, 240), tint["sky"]))
