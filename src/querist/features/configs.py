@@ -62,7 +62,7 @@ class CaptureOptions(StudyConfig):
     size: tuple[int, ...] = Field(
         default=(), max_length=2, description="Side of the pictures in pixels, or height,width; none: as they are."
     )
-    channels: Literal[1, 3] | None = Field(
+    channels: int | None = Field(
         default=None, description="3 repeats grey pictures, 1 turns colour into luminance; none: as they are."
     )
     mean: tuple[float, ...] = Field(default=(), description="Mean of each channel, in units of 0..1, by commas.")
@@ -76,6 +76,13 @@ class CaptureOptions(StudyConfig):
     @classmethod
     def _listed(cls, value: Any) -> Any:
         return listed(value)
+
+    @field_validator("channels")
+    @classmethod
+    def _grey_or_colour(cls, value: int | None) -> int | None:
+        if value not in (None, 1, 3):
+            raise ValueError("1 or 3")
+        return value
 
 
 class CompareOptions(CaptureOptions):
@@ -262,7 +269,7 @@ class FreezeOptions(CaptureOptions):
     delta: float = Field(default=0.01, ge=0, lt=1, description="Accuracy that is too little to matter, as a share.")
     level: float = Field(default=0.05, gt=0, lt=1, description="1 less the level of intervals.")
 
-    @field_validator("ks", "arms", "test", "lr", mode="before")
+    @field_validator("arms", "test", "lr", mode="before")
     @classmethod
     def _several(cls, value: Any) -> Any:
         return listed(value)
@@ -270,7 +277,8 @@ class FreezeOptions(CaptureOptions):
     @field_validator("ks", mode="before")
     @classmethod
     def _words(cls, value: Any) -> Any:
-        return tuple(str(part) if isinstance(part, int) and not isinstance(part, bool) else part for part in value)
+        parts = listed(list(value) if isinstance(value, range) else value)
+        return tuple(str(part) if isinstance(part, int) and not isinstance(part, bool) else part for part in parts)
 
     @field_validator("lr")
     @classmethod
