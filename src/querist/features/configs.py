@@ -269,7 +269,7 @@ class FreezeOptions(CaptureOptions):
     delta: float = Field(default=0.01, ge=0, lt=1, description="Accuracy that is too little to matter, as a share.")
     level: float = Field(default=0.05, gt=0, lt=1, description="1 less the level of intervals.")
 
-    @field_validator("ks", "arms", "test", "lr", mode="before")
+    @field_validator("arms", "test", "lr", mode="before")
     @classmethod
     def _several(cls, value: Any) -> Any:
         return listed(value)
@@ -277,7 +277,8 @@ class FreezeOptions(CaptureOptions):
     @field_validator("ks", mode="before")
     @classmethod
     def _words(cls, value: Any) -> Any:
-        return tuple(str(part) if isinstance(part, int) and not isinstance(part, bool) else part for part in value)
+        parts = listed(list(value) if isinstance(value, range) else value)
+        return tuple(str(part) if isinstance(part, int) and not isinstance(part, bool) else part for part in parts)
 
     @field_validator("lr")
     @classmethod

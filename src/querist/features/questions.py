@@ -113,8 +113,8 @@ SCORE_USEFUL = Question(
     ask="Does this score order starting points as training does, better than depth alone?",
     unit="weighted Kendall τ",
     null="the weighted τ of depth",
-    rule="Yes where the interval over cells (target, seed) of the score's τ less that of depth lies above 0; no where it lies below; "
-    "one cell, or no truth: cannot say.",
+    rule="Yes where the intervals over cells (target, seed) of the score's τ, and of that less the τ of depth, both lie above 0; no "
+    "where one of them lies below; fewer than 6 cells, or no truth: cannot say.",
     welcome="yes",
 )
 BEST_START = Question(

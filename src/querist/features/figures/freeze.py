@@ -11,10 +11,13 @@ import polars as pl
 from querist.features.configs import FreezeConfig
 from querist.results.charts import Axes, Chart, Mark, Series, lines, stack
 from querist.results.figure import Figure
-from querist.results.traces import depth_ticks
+from querist.results.traces import depth_ticks, whiskers
 from querist.statistics import mean_interval
 
 __all__ = ["draw"]
+
+Line = tuple[str, np.ndarray, np.ndarray, np.ndarray]
+"""A name with means and the ends of their intervals."""
 
 
 def draw(
@@ -52,12 +55,12 @@ def _accuracy(
     for arm in config.arms:
         if arm == "scratch":
             continue
-        drawn.append(_banded(arm, ks, [_values(cells, arm, k, "accuracy") for k in ks], 1 - config.level))
+        drawn.append(_line(arm, [_values(cells, arm, k, "accuracy") for k in ks], 1 - config.level))
     marks = [Mark("largest class", tables["targets"]["majority_accuracy"][0], axis="y")]
     if "scratch" in config.arms:
         values = _values(cells, "scratch", 0, "accuracy")
         marks.append(Mark("scratch", float(values.mean()) if values.size else None, axis="y"))
-    panels = [("Accuracy on the test images", _over_blocks(drawn, "accuracy", ks, marks))]
+    panels = [("Accuracy on the test images", _over_blocks(drawn, "accuracy", ks, marks, (0.0, 1.0)))]
     panels.append(_beside(config, ks, latent, blocks))
     data, layout = stack(panels)
     share = f"{100 * (1 - config.level):g}"
@@ -95,20 +98,38 @@ def _beside(config: FreezeConfig, ks: Sequence[int], latent: pl.DataFrame, block
     for arm in arms:
         at = [latent.filter((pl.col("k") == k) & (pl.col("layer") == layers[k])) for k in ks]
         found = [_values(rows, arm, k, what) for k, rows in zip(ks, at, strict=True)]
-        drawn.append(_banded(arm, ks, found, 1 - config.level))
+        drawn.append(_line(arm, found, 1 - config.level))
         null = np.array([_mean(_values(rows, arm, k, f"{what}_null")) for k, rows in zip(ks, at, strict=True)])
         q95 = np.array([_mean(_values(rows, arm, k, f"{what}_null_q95")) for k, rows in zip(ks, at, strict=True)])
         nulls.append((null, q95))
     middle, upper = nulls[0]
-    drawn.insert(0, Series("two parts of one set (mean, 95 %)", list(ks), middle, middle, upper, null=True))
+    null = Series("two parts of one set (mean, 95 %)", list(ks), middle, middle, upper, null=True)
     title = "A_l where freezing ends" if config.source else "N_l of the last layer"
-    return title, _over_blocks(drawn, "distance, units of z", ks)
+    return title, _over_blocks(drawn, "distance, units of z", ks, bounds=(0.0, np.inf), null=null)
 
 
-def _over_blocks(drawn: Sequence[Series], y: str, ks: Sequence[int], marks: Sequence[Mark] = ()) -> Chart:
-    data, layout = lines(drawn, Axes("frozen blocks", y), marks=marks)
+def _over_blocks(
+    drawn: Sequence[Line],
+    y: str,
+    ks: Sequence[int],
+    marks: Sequence[Mark] = (),
+    bounds: tuple[float, float] = (-np.inf, np.inf),
+    null: Series | None = None,
+) -> Chart:
+    """Lines over the numbers of blocks, side by side, with whiskers cut at what is possible."""
     span = max(ks) - min(ks) or 1
-    layout["xaxis"] |= {"tickvals": list(ks), "range": [min(ks) - 0.05 * span, max(ks) + 0.05 * span]}
+    shifts = 0.012 * span * (np.arange(len(drawn)) - (len(drawn) - 1) / 2)
+    series = [
+        Series(name, np.array(ks) + shift, mean, points=True)
+        for (name, mean, _, _), shift in zip(drawn, shifts, strict=True)
+    ]
+    # The null comes last: colours and dashes are then those of the other panel.
+    data, layout = lines([*series, *([null] if null is not None else [])], Axes("frozen blocks", y), marks=marks)
+    ends = {name: (mean, *(np.clip(end, *bounds) for end in (low, high))) for name, mean, low, high in drawn}
+    for trace in data:
+        if "markers" in trace.get("mode", "") and trace["name"] in ends:
+            trace["error_y"] = whiskers(*ends[trace["name"]])
+    layout["xaxis"] |= {"tickvals": list(ks), "range": [min(ks) - 0.08 * span, max(ks) + 0.08 * span]}
     return data, layout
 
 
@@ -127,9 +148,7 @@ def _latent(config: FreezeConfig, i: int, name: str, ks: Sequence[int], latent: 
             for k in ks
         ]
         null, upper = ([_at(mine, ks[0], layer, f"{what}_{end}") for layer in layers] for end in ("null", "null_q95"))
-        drawn.insert(
-            0, Series("two parts of one set (mean, 95 %)", np.arange(len(layers)), null, null, upper, null=True)
-        )
+        drawn.append(Series("two parts of one set (mean, 95 %)", np.arange(len(layers)), null, null, upper, null=True))
         data, layout = lines(drawn, Axes("layer, in forward order", "distance, units of z"))
         layout["xaxis"] |= depth_ticks(layers)
         panels.append((title, (data, layout)))
@@ -174,9 +193,12 @@ def _effect_panels(
         for contrast in mine["contrast"].unique(maintain_order=True).to_list():
             rows = mine.filter(pl.col("contrast") == contrast).sort("k")
             mean, low, high = (rows[name].cast(pl.Float64).to_numpy() for name in ("estimate", "low", "high"))
-            drawn.append(Series(contrast.replace(" - ", " − "), rows["k"].to_numpy(), mean, low, high, points=True))
+            drawn.append((contrast.replace(" - ", " − "), mean, low, high))
         marks = [Mark("delta", config.delta, axis="y"), Mark("nothing", 0.0, axis="y")]
-        yield ("All targets" if group == "*" else group), _over_blocks(drawn, "difference in accuracy", ks, marks)
+        yield (
+            ("All targets" if group == "*" else group),
+            _over_blocks(drawn, "difference in accuracy", ks, marks, (-1.0, 1.0)),
+        )
 
 
 def _values(frame: pl.DataFrame, arm: str, k: int, column: str) -> np.ndarray:
@@ -188,10 +210,10 @@ def _mean(values: np.ndarray) -> float:
     return float(values.mean()) if values.size else float("nan")
 
 
-def _banded(name: str, ks: Sequence[int], values: Sequence[np.ndarray], level: float) -> Series:
-    """A line of means with the band of their intervals."""
-    mean, low, high = (list(column) for column in zip(*(_interval(one, level) for one in values), strict=True))
-    return Series(name, list(ks), mean, low, high, points=True)
+def _line(name: str, values: Sequence[np.ndarray], level: float) -> Line:
+    """Means with their intervals, by number of blocks."""
+    mean, low, high = (np.array(column) for column in zip(*(_interval(one, level) for one in values), strict=True))
+    return name, mean, low, high
 
 
 def _interval(values: np.ndarray, level: float) -> tuple[float, float, float]:

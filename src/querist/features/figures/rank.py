@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from querist.features.configs import RankConfig
-from querist.results.charts import Axes, Chart, Mark, Series, bars, lines, stack
+from querist.results.charts import Axes, Series, bars, lines, stack
 from querist.results.figure import Figure
 from querist.results.traces import PALETTE
 
@@ -17,6 +17,8 @@ __all__ = ["draw"]
 
 COLOURED = len(PALETTE)
 """Candidates with a colour of their own: the best probes; the others are grey."""
+OTHERS = "others"
+TICKS = (-100, -10, -2, 0, 2, 10, 100, 1000)
 CLASS_WIDE = ("nce", "leep")
 Candidate = tuple[str, str]
 
@@ -46,8 +48,10 @@ def _label(config: RankConfig, candidate: Candidate) -> str:
 
 
 def _short(config: RankConfig, model: str) -> str:
-    """What tells a network from the others: its number and the end of its name."""
-    return f"{config.models.index(model) + 1} ({model.rpartition(':')[2][-28:]})"
+    """What tells a network from the others: the name of its weights, or the end of its own; numbered where two have one."""
+    names = {name: name.rpartition("@")[2].rpartition(":")[2][-28:] for name in config.models}
+    alike = list(names.values()).count(names[model]) > 1
+    return f"{names[model]} ({config.models.index(model) + 1})" if alike else names[model]
 
 
 def _told(config: RankConfig, tables: Mapping[str, pl.DataFrame]) -> str:
@@ -61,27 +65,30 @@ def _ranks(config: RankConfig, tables: Mapping[str, pl.DataFrame], candidates: S
     # A name under which all are equal orders nothing.
     shown = [name for name in names if len({value for value in rank[name] if np.isfinite(value)}) > 1]
     x = np.arange(len(shown))
-    standard = np.array([_standardised(rows, name, candidates) for name in shown]).reshape(len(shown), -1)
+    ranks = np.array([rank[name] for name in shown]).reshape(len(shown), len(candidates))
+    above = np.array([_standardised(rows, name, candidates) for name in shown]).reshape(ranks.shape)
+    # The best probes come last, over the others.
+    order = list(range(len(candidates)))[::-1]
     panels = []
     for title, values, axis in (
-        ("Rank (1 is the best)", np.array([rank[name] for name in shown]).reshape(len(shown), -1), "rank"),
-        ("Above permuted labels", standard, "sd of permuted labels"),
+        ("Rank (1 is the best)", ranks, "rank"),
+        ("Above permuted labels", _compressed(above), "sd of permuted labels"),
     ):
-        drawn = [
-            Series(
-                _label(config, candidate) if i < COLOURED else "others",
-                x,
-                values[:, i],
-                null=i >= COLOURED,
-                points=True,
-            )
-            for i, candidate in enumerate(candidates)
-        ]
+        drawn = [_slope(config, candidates[i], i < COLOURED, x, values[:, i]) for i in order]
         if axis != "rank":
-            none = np.zeros(len(shown))
-            drawn.append(Series("permuted labels, ±1.96 sd", x, none, none - 1.96, none + 1.96, null=True))
-        chart = lines(drawn, Axes("score or baseline", axis))
-        panels.append((title, _categories(chart, shown, upside_down=axis == "rank")))
+            none, end = np.zeros(len(shown)), _compressed(np.full(len(shown), 1.96))
+            drawn.append(Series("permuted labels, ±1.96 sd", x, none, -end, end, null=True))
+        data, layout = lines(drawn, Axes("score or baseline", axis))
+        for trace in data:
+            if trace["name"] == OTHERS:
+                trace |= {"opacity": 0.35, "line": {**trace["line"], "width": 1, "dash": "solid"}}
+        layout["xaxis"] |= {"tickvals": list(x), "ticktext": list(shown), "range": [-0.3, len(shown) - 0.7]}
+        if axis == "rank":
+            layout["yaxis"] |= {"range": [float(np.nanmax(ranks)) + 0.5, 0.5]}
+        else:
+            layout["yaxis"] |= {"tickvals": [*_compressed(np.array(TICKS))], "ticktext": [f"{t:g}" for t in TICKS]}
+        layout["xaxis"]["tickvals"] = [int(value) for value in x]
+        panels.append((title, (data, layout)))
     data, layout = stack(panels)
     _once(data)
     left_out = [name for name in names if name not in shown]
@@ -107,12 +114,14 @@ def _standardised(rows: Sequence[Mapping[str, Any]], name: str, candidates: Sequ
     return np.divide(value - mean, sd, out=np.full(value.shape, np.nan), where=np.isfinite(sd) & (sd > 0))
 
 
-def _categories(chart: Chart, names: Sequence[str], *, upside_down: bool = False) -> Chart:
-    data, layout = chart
-    layout["xaxis"] |= {"tickvals": list(range(len(names))), "ticktext": list(names), "range": [-0.3, len(names) - 0.7]}
-    if upside_down:
-        layout["yaxis"] |= {"autorange": "reversed"}
-    return data, layout
+def _slope(config: RankConfig, candidate: Candidate, coloured: bool, x: np.ndarray, y: np.ndarray) -> Series:
+    name = _label(config, candidate) if coloured else OTHERS
+    return Series(name, x, y, null=not coloured, points=coloured)
+
+
+def _compressed(values: np.ndarray) -> np.ndarray:
+    """sign(z)·log10(1 + |z|): one score lies ten sd above its null, another a thousand, and both ends matter."""
+    return np.sign(values) * np.log10(1 + np.abs(values))
 
 
 def _once(data: Sequence[dict[str, Any]]) -> None:
@@ -153,7 +162,6 @@ def _by_layer(config: RankConfig, tables: Mapping[str, pl.DataFrame]) -> Figure:
 
 def _agreement(config: RankConfig, agreement: pl.DataFrame) -> Figure:
     rows = agreement.to_dicts()
-    depth = next((row["tau_w"] for row in rows if row["score"] == "depth"), None)
     low, high = ([np.nan if row[end] is None else row[end] for row in rows] for end in ("low", "high"))
     data, layout = bars(
         {"weighted τ with the truth": [row["tau_w"] for row in rows]},
@@ -161,14 +169,13 @@ def _agreement(config: RankConfig, agreement: pl.DataFrame) -> Figure:
         Axes("score or baseline", "weighted Kendall τ"),
         low=low,
         high=high,
-        marks=[Mark("depth", depth, axis="y")],
     )
     first = rows[0]
     return Figure(
         name="agreement",
         title="Agreement with what training reached",
         caption=f"Weighted Kendall τ over {first['candidates']} networks and layers, mean over {first['cells']} cells (target, seed) "
-        f"with {100 * (1 - config.level):g} % bootstrap intervals; the line is that of depth alone. w counts with its sign turned.",
+        f"with {100 * (1 - config.level):g} % bootstrap intervals. A score is of use where it beats depth. w counts with its sign turned.",
         data=data,
         layout=layout,
         table="agreement",

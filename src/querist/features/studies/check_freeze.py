@@ -32,9 +32,9 @@ def check_freeze(config: FreezeConfig, study: FreezeStudy) -> None:
         target = study.target(config, i)
         try:
             target.check()
+            _fits(config, study, i)
             if i == 0:
                 study.blocks(config).numbers(config.ks)
-            _fits(config, study, i)
         except ShapeMismatch as error:
             mend = error.mend or "Change the pictures: --size, --channels, --pad"
             raise type(error)(

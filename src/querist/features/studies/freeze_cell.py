@@ -72,27 +72,30 @@ def run_cell(
         trained = _trained(config, model, blocks, target, cell, room, hooks)
         if before is None:
             return {}
-        after = _captured(config, model, target)
         fixed = frozen_layers(before, blocks, k)
-        check_frozen(before, after, fixed)
-        source = _source(config, material, model) if config.source else None
+        captures, found = [before], []
+        if trained.status == "ok":  # what is not finite has no distances
+            after = _captured(config, model, target)
+            check_frozen(before, after, fixed)
+            source = _source(config, material, model) if config.source else None
+            captures += [after, *([source] if source is not None else [])]
+            options = {"projections": config.projections, "splits": config.splits, "seed": config.seed}
+            found = list(latent(before, after, source, fixed, **options))
     finally:
         shutil.rmtree(room, ignore_errors=True)
     of = {"target": target.name, **{name: cell[name] for name in ("arm", "k", "repeat")}}
-    options = {"projections": config.projections, "splits": config.splits, "seed": config.seed}
-    found = list(latent(before, after, source, fixed, **options))
     tables: Tables = {
         "cells": [{**of, **_cell_row(trained), "seconds": time.perf_counter() - begun}],
         "rates": _rate_rows(of, trained),
         "latent": [{**of, **_latent_row(one)} for one in found if isinstance(one, Latent)],
-        "captured": [{**of, **_captured_row([before, after, *([source] if source else [])])}],
+        "captured": [{**of, **_captured_row(captures)}],
     }
     if cell["first"]:
         tables["blocks"] = _block_rows(blocks, before)
         tables["passed_over"] = [
             {"model": "model", "what": one[0], "reason": one[1]} for one in found if not isinstance(one, Latent)
         ]
-        for one in (before, *([source] if source else [])):
+        for one in {one.data: one for one in captures}.values():
             tables["passed_over"] += [{"model": "model", "what": p.what, "reason": p.reason} for p in one.passed_over]
             lost = [{"model": "model", "what": f"{p.what} of {one.data}", "reason": p.reason} for p in one.unread]
             tables["passed_over"] += lost

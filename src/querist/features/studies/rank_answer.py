@@ -137,13 +137,23 @@ def _agreement(config: RankConfig, truth: pl.DataFrame, scores: Rows, baselines:
     cells = used.select("target", "seed").unique(maintain_order=True).rows()
     reached = {(row["target"], row["seed"], row["model"], row["layer"]): row["accuracy"] for row in used.to_dicts()}
     true = np.array([[reached[(*cell, *candidate)] for candidate in candidates] for cell in cells])
-    if len(candidates) < 2 or (np.ptp(true, axis=1) == 0).any():
-        reason = f"{len(candidates)} candidates, or equal accuracies in a cell: there is nothing to order"
-        return [], [{"model": "", "what": "agreement", "reason": reason}]
+    orders = np.ptp(true, axis=1) > 0
+    passed: Rows = [
+        {
+            "model": "",
+            "what": f"truth of {target}, seed {seed}",
+            "reason": "all its accuracies are equal: it orders nothing",
+        }
+        for (target, seed), kept in zip(cells, orders, strict=True)
+        if not kept
+    ]
+    cells, true = [cell for cell, kept in zip(cells, orders, strict=True) if kept], true[orders]
+    if not cells:
+        return [], passed
     named = [*chosen(config), *BASELINE_ORDER]
     table = _values([*scores, *baselines])
     depth = _column(table, "depth", candidates)
-    rows, passed = [], []
+    rows = []
     for name in named:
         column = _column(table, name, candidates)
         if column is None or depth is None:

@@ -11,11 +11,13 @@ from querist.features.configs import RankConfig
 from querist.features.questions import BEST_START, SCORE_USEFUL
 from querist.features.studies.findings import capture_health, overlapping
 from querist.features.studies.rank_measure import chosen
-from querist.results.finding import Finding
+from querist.results.finding import Finding, Verdict
 from querist.statistics import paired_t, verdict
 
 __all__ = ["rank_findings"]
 
+LEAST_CELLS = 6
+"""Fewer cells lie on one side of 0 by chance in more than .05 of cases (2·2⁻ⁿ), and their bootstrap then leaves 0 out."""
 Rows = list[dict[str, Any]]
 
 
@@ -76,7 +78,11 @@ def _useful(config: RankConfig, name: str, row: Mapping[str, Any] | None, depth:
         f"{row['difference_to_depth']:+.2f}"
     )
     because += f" [{low:+.2f}, {high:+.2f}]." if low is not None else "; one cell has no interval."
-    answer = "cannot say" if low is None or high is None else verdict(low, high, yes_above=0.0)
+    lead, own = (verdict(row[a], row[b], yes_above=0.0) for a, b in (("diff_low", "diff_high"), ("low", "high")))
+    answer: Verdict = "yes" if lead == own == "yes" else "no" if "no" in (lead, own) else "cannot say"
+    if row["cells"] < LEAST_CELLS and answer != "cannot say":
+        because += f" Of {row['cells']} cells a bootstrap is too sure: {LEAST_CELLS} are needed."
+        answer = "cannot say"
     return Finding(
         name,
         SCORE_USEFUL.id,
