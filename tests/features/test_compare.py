@@ -12,12 +12,14 @@ import polars as pl
 import pytest
 import torch
 from tests.features.small import QUICK, Pixels, config, held_study, normal, pictures, study, tiny_net
-from tests.harness import check_study
+from tests.harness import assert_same_answer, check_study
 
+from querist.errors import MissingExtra
 from querist.features import Comparison, compare
 from querist.features.configs import CompareConfig
 from querist.features.errors import DimensionMismatch
 from querist.features.questions import WARNING
+from querist.reports.ask import ask
 from querist.results.gates import evaluate, parse
 
 LAYERS = (
@@ -104,7 +106,8 @@ def test_the_study_keeps_what_every_study_promises(tmp_path, chromium):
 def test_networks_and_data_in_memory_cross_processes(tmp_path):
     fields = {"model": "model", "source": "source", "target": ("target",)}
     settings = CompareConfig.build(**fields, **QUICK, random_nets=1)
-    result = check_study(held_study, settings, tmp_path, kill=False)
+    result = ask(held_study(), settings, progress=False)
+    assert_same_answer(ask(held_study(), settings, out=tmp_path / "run", engine="local:2", progress=False), result)
     assert result.summary["source"] == {"name": "source", "n": 60}
     assert asked(result, "gap-any") == {"target": "yes"}
 
@@ -182,12 +185,14 @@ def test_few_shared_images_are_left_out_of_the_target():
 
 @pytest.mark.parametrize("distance", ["per-unit", "max-sliced", "gaussian", "spectrum", "sinkhorn", "otdd"])
 def test_every_distance_sees_a_large_shift(distance):
-    if distance == "sinkhorn" and importlib.util.find_spec("geomloss") is None:
-        pytest.skip("geomloss is not installed")
     X, T = normal(60), normal(60, shift=1.5, seed=1)
     y = np.arange(60) % 2
     scale = 3.0 if distance == "spectrum" else 1.0
     options = {"distance": distance, "permutations": 19, "splits": 3, "probe": False}
+    if distance == "sinkhorn" and importlib.util.find_spec("geomloss") is None:
+        with pytest.raises(MissingExtra, match="transport"):
+            quick(Pixels(), (X, y), (scale * T, y), **options)
+        return
     found = quick(Pixels(), (X, y), (scale * T, y), layers="relu", **options)
     row = rows(found)["relu"]
     assert row["p"] == 0.05
@@ -236,6 +241,21 @@ def test_places_of_an_image_stay_together_and_texts_of_any_length_are_taken():
     assert rows(found)["logits"]["p_adj"] <= 0.05
     assert "<input>" not in rows(found)
     assert found.layers["n_rows"].to_list() == [2 * n for n in found.layers["n_images"]]  # two tokens are in every text
+
+
+def test_rows_kept_in_files_give_the_same_and_leave_nothing_behind(tmp_path):
+    X, T = pictures(60), pictures(60, shift=1.0, seed=1)
+    held = quick(tiny_net(), X, T, random_nets=1, out=tmp_path / "held", progress=False)
+    filed = quick(tiny_net(), X, T, random_nets=1, spill=True, out=tmp_path / "filed", progress=False)
+    assert held.table.equals(filed.table)
+    assert held.consistency.equals(filed.consistency)
+    assert not list((tmp_path / "filed").rglob("spill"))
+    assert {
+        path.name for path in (tmp_path / "filed" / "units" / "distances").iterdir() if any(path.rglob("*.npy"))
+    } == set()
+    projected = quick(tiny_net(), X, T, reduce="flat", proj_dim=6)
+    assert set(projected.layers.filter(pl.col("layer") == "relu")["width"]) == {5 * 4 * 4}
+    assert rows(projected)["relu"]["p_adj"] <= 0.05
 
 
 def test_a_second_network_of_one_lineage():
@@ -315,13 +335,27 @@ def test_what_cannot_be_measured_is_passed_over_by_name():
         def forward(self, x):
             return self.head(torch.relu(0 * self.first(x)))
 
-    found = quick(Dead(), normal(60), normal(60, seed=1))
+    found = quick(Dead(), normal(60), normal(60, seed=1), probe=False)
     assert set(rows(found)) == {"<input>"}
     assert set(found.tables["passed_over"]["reason"]) == {"it is constant over the source"}
     assert asked(found, "capture-health") == {"model": "no"}
     assert "skipped" in found.figures
     assert found.evolution.height == 0
     assert asked(found, "consistency") == {"all targets": "cannot say"}
+
+
+def test_a_probe_without_labels_or_with_small_classes_is_told():
+    X, T = pictures(60), pictures(60, shift=1.0, seed=1)
+    plain = quick(tiny_net(), X, T[0])
+    assert plain.tables["passed_over"].to_dicts() == [
+        {"model": "model", "what": "probe on target", "reason": "the target has no labels"}
+    ]
+    assert plain.table["probe_accuracy"].null_count() == plain.table.height
+    labels = T[1].copy()
+    labels[:3] = 7
+    rare = quick(tiny_net(), X, (T[0], labels))
+    assert rare.tables["passed_over"]["what"].to_list() == ["class 7 of target in the probe"]
+    assert rare.table["probe_accuracy"].null_count() == 0
 
 
 def test_warnings_name_what_is_weak():

@@ -150,12 +150,20 @@ def probe_rows(
     config: CompareConfig, tables: Tables, capture: Capture, layer: str, target: str, rows: np.ndarray
 ) -> None:
     """Add the probe's row of a layer, where the target has labels; classes of fewer than five images are left out."""
-    if not config.probe or capture.labels is None:
+    if not config.probe:
+        return
+    if capture.labels is None:
+        row = {"model": "model", "what": f"probe on {target}", "reason": "the target has no labels"}
+        tables["passed_over"].append(row)
         return
     sites = rows.shape[1] if rows.ndim == 3 else 1
     labels, images = np.repeat(capture.labels, sites), np.repeat(np.arange(capture.n), sites)
     counts = np.bincount(capture.labels - capture.labels.min())
     enough = np.isin(labels - capture.labels.min(), np.flatnonzero(counts >= 5))
+    for small in np.flatnonzero((counts > 0) & (counts < 5)).tolist():
+        what = f"class {_name(capture, small + int(capture.labels.min()))} of {target} in the probe"
+        reason = f"it has {counts[small]} images, fewer than five"
+        tables["passed_over"].append({"model": "model", "what": what, "reason": reason})
     if np.count_nonzero(counts >= 5) < 2:
         reason = "A probe needs two classes of five images or more"
         tables["passed_over"].append({"model": "model", "what": f"probe of {layer} on {target}", "reason": reason})
@@ -165,6 +173,11 @@ def probe_rows(
     found = probe(flat, labels[enough], clusters=clusters, level=1 - config.level, seed=config.seed)
     row = {name: getattr(found, name) for name in ("accuracy", "low", "high", "majority", "converged")}
     tables["probes"].append({"target": target, "layer": layer, **row})
+
+
+def _name(capture: Capture, label: int) -> str:
+    known = capture.classes is not None and 0 <= label < len(capture.classes)
+    return capture.classes[label] if known and capture.classes is not None else str(label)
 
 
 def _classes(
