@@ -12,13 +12,14 @@ import polars as pl
 import pytest
 import torch
 from tests.features.small import QUICK, Pixels, config, held_study, normal, pictures, study, tiny_net
-from tests.harness import check_study
+from tests.harness import assert_same_answer, check_study
 
 from querist.errors import MissingExtra
 from querist.features import Comparison, compare
 from querist.features.configs import CompareConfig
 from querist.features.errors import DimensionMismatch
 from querist.features.questions import WARNING
+from querist.reports.ask import ask
 from querist.results.gates import evaluate, parse
 
 LAYERS = (
@@ -105,7 +106,8 @@ def test_the_study_keeps_what_every_study_promises(tmp_path, chromium):
 def test_networks_and_data_in_memory_cross_processes(tmp_path):
     fields = {"model": "model", "source": "source", "target": ("target",)}
     settings = CompareConfig.build(**fields, **QUICK, random_nets=1)
-    result = check_study(held_study, settings, tmp_path, kill=False)
+    result = ask(held_study(), settings, progress=False)
+    assert_same_answer(ask(held_study(), settings, out=tmp_path / "run", engine="local:2", progress=False), result)
     assert result.summary["source"] == {"name": "source", "n": 60}
     assert asked(result, "gap-any") == {"target": "yes"}
 

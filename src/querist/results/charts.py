@@ -147,6 +147,47 @@ def scatter(
     return data + draw_marks(marks, data, axes), axes_layout(axes, data)
 
 
+def ridgeline(
+    x: ArrayLike,
+    rows: Sequence[str],
+    series: Mapping[str, Sequence[ArrayLike]],
+    axes: Axes,
+    *,
+    nulls: Sequence[str] = (),
+) -> Chart:
+    """Densities over one x, a ridge for each row, the first row at the top; `series` holds a density for each row.
+
+    Each row has a scale of its own: its highest density rises over a ridge and a half. The first series is filled, those in
+    `nulls` are grey. What is 0 is drawn only next to what is not.
+    """
+    x = np.asarray(x, dtype=float)
+    data: list[dict[str, Any]] = []
+    for row in range(len(rows)):
+        base = len(rows) - 1 - row
+        colour = 0
+        peak = max((float(np.max(ridges[row], initial=0.0)) for ridges in series.values()), default=0.0) or 1.0
+        for position, (name, ridges) in enumerate(series.items()):
+            y = np.asarray(ridges[row], dtype=float)
+            shade = GREY if name in nulls else PALETTE[colour % len(PALETTE)]
+            colour += name not in nulls
+            if not y.size or not np.any(y > 0):
+                continue
+            there = np.flatnonzero(y > 0)
+            part = slice(max(there[0] - 1, 0), there[-1] + 2)
+            line = {"color": shade, "dash": DASHES[position % len(DASHES)], "width": 1.5}
+            first = not any(trace["legendgroup"] == name for trace in data)
+            quiet = {"legendgroup": name, "showlegend": first, "hoverinfo": "name"}
+            trace = trace_of(name, x[part], base + 1.5 * y[part] / peak, axes, line=line, **quiet)
+            if position == 0:
+                ends = {"x": [trace["x"][0], *trace["x"], trace["x"][-1]], "y": [base, *trace["y"], base]}
+                trace |= {**ends, "fill": "toself", "fillcolor": see_through(shade, 0.25)}
+            data.append(trace)
+    layout = axes_layout(axes, data)
+    ticks = {"tickvals": list(range(len(rows)))[::-1], "ticktext": tick_labels(rows), "zeroline": False}
+    layout["yaxis"] |= {**ticks, "range": [-0.3, len(rows) + 0.7], "automargin": True}
+    return data, {**layout, "height": 140 + 44 * len(rows)}
+
+
 def bars(
     values: Mapping[str, ArrayLike],
     labels: Sequence[Any],
@@ -245,47 +286,6 @@ def _boxes(null: Series, x: np.ndarray) -> Series:
     wide = np.column_stack([x - 0.4, x + 0.4, np.full(x.size, np.nan)]).ravel()
     parts = {name: values for name in ("y", "low", "high") if (values := getattr(null, name)) is not None}
     return replace(null, x=wide, null=True, **{k: np.repeat(np.asarray(v, dtype=float), 3) for k, v in parts.items()})
-
-
-def ridgeline(
-    x: ArrayLike,
-    rows: Sequence[str],
-    series: Mapping[str, Sequence[ArrayLike]],
-    axes: Axes,
-    *,
-    nulls: Sequence[str] = (),
-) -> Chart:
-    """Densities over one x, a ridge for each row, the first row at the top; `series` holds a density for each row.
-
-    Each row has a scale of its own: its highest density rises over a ridge and a half. The first series is filled, those in
-    `nulls` are grey. What is 0 is drawn only next to what is not.
-    """
-    x = np.asarray(x, dtype=float)
-    data: list[dict[str, Any]] = []
-    for row in range(len(rows)):
-        base = len(rows) - 1 - row
-        colour = 0
-        peak = max((float(np.max(ridges[row], initial=0.0)) for ridges in series.values()), default=0.0) or 1.0
-        for position, (name, ridges) in enumerate(series.items()):
-            y = np.asarray(ridges[row], dtype=float)
-            shade = GREY if name in nulls else PALETTE[colour % len(PALETTE)]
-            colour += name not in nulls
-            if not y.size or not np.any(y > 0):
-                continue
-            there = np.flatnonzero(y > 0)
-            part = slice(max(there[0] - 1, 0), there[-1] + 2)
-            line = {"color": shade, "dash": DASHES[position % len(DASHES)], "width": 1.5}
-            first = not any(trace["legendgroup"] == name for trace in data)
-            quiet = {"legendgroup": name, "showlegend": first, "hoverinfo": "name"}
-            trace = trace_of(name, x[part], base + 1.5 * y[part] / peak, axes, line=line, **quiet)
-            if position == 0:
-                ends = {"x": [trace["x"][0], *trace["x"], trace["x"][-1]], "y": [base, *trace["y"], base]}
-                trace |= {**ends, "fill": "toself", "fillcolor": see_through(shade, 0.25)}
-            data.append(trace)
-    layout = axes_layout(axes, data)
-    ticks = {"tickvals": list(range(len(rows)))[::-1], "ticktext": tick_labels(rows), "zeroline": False}
-    layout["yaxis"] |= {**ticks, "range": [-0.3, len(rows) + 0.7], "automargin": True}
-    return data, {**layout, "height": 140 + 44 * len(rows)}
 
 
 def strip(
