@@ -249,7 +249,7 @@ PASSED_OVER = TableSpec(
 
 ENTRIES = TableSpec(
     name="entries",
-    meaning="Histogram of a matrix's entries (a regular sample above 32 768) over their root mean square, beside the normal law.",
+    meaning="Histogram of a matrix's entries (a regular sample above 16 384) over their root mean square, beside the normal law.",
     columns=(
         Column("layer_id", "str", "Which matrix."),
         Column("left", "float", "Lower end of the bin.", "root mean squares"),
