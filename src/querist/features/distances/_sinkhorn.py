@@ -24,6 +24,40 @@ TOLD = 1e-5
 TOLERANCE = 1e-6
 
 
+def rough_divergence(X: np.ndarray, Y: np.ndarray, epsilon: float) -> float:
+    """The power by the fastest annealing alone, for the hundreds of draws that are only held against each other.
+
+    One to two per cent of a null's value from the settled one, in the same direction for all draws, at a hundredth of its
+    time (250 rows: .025 s in place of 2.7 s). X, Y: rows that were checked. Raises MissingExtra, NumericalFailure.
+    """
+    import torch
+
+    if X.shape == Y.shape and np.array_equal(X, Y):
+        return 0.0
+    centre = X.mean(axis=0, dtype=np.float64)
+    x, y = (torch.from_numpy(rows - centre) for rows in (X, Y))
+    loss = _geomloss()("sinkhorn", p=2, blur=math.sqrt(epsilon / 2), scaling=0.9, debias=True, backend="tensorized")
+    with torch.no_grad():
+        value = 2 * float(loss(x, y))
+    if not math.isfinite(value):
+        raise NumericalFailure(
+            f"The Sinkhorn divergence came out as {value:g} at epsilon {epsilon:g}; a larger epsilon is easier."
+        )
+    return max(value, 0.0)
+
+
+def _geomloss() -> Any:
+    try:
+        from geomloss import SamplesLoss  # type: ignore[reportMissingImports]
+    except ImportError:
+        raise MissingExtra(
+            "The Sinkhorn divergence needs geomloss",
+            value="geomloss",
+            mend='Install it: pip install "querist[transport]"; or use sliced_wasserstein',
+        ) from None
+    return SamplesLoss
+
+
 def sinkhorn_divergence(X: Any, Y: Any, *, epsilon: float) -> Distance:
     """S = OT_ε(a, b) − (OT_ε(a, a) + OT_ε(b, b))/2 with cost ‖x − y‖² and KL to a ⊗ b; `power` is S, `value` its root.
 
@@ -67,14 +101,7 @@ def _settled(X: np.ndarray, Y: np.ndarray, epsilon: float, scale: float) -> tupl
     """The divergence, and how much the last annealing changed it."""
     import torch
 
-    try:
-        from geomloss import SamplesLoss  # type: ignore[reportMissingImports]
-    except ImportError:
-        raise MissingExtra(
-            "The Sinkhorn divergence needs geomloss",
-            value="geomloss",
-            mend='Install it: pip install "querist[transport]"; or use sliced_wasserstein',
-        ) from None
+    SamplesLoss = _geomloss()
     centre = X.mean(axis=0)
     x, y = torch.from_numpy(X - centre), torch.from_numpy(Y - centre)
     before, change = math.inf, math.inf

@@ -15,7 +15,6 @@ from querist.features.distances import (
     max_sliced_wasserstein,
     otdd,
     random_directions,
-    sinkhorn_divergence,
     spectrum_distance,
 )
 from querist.features.distances._directions import chunks
@@ -184,7 +183,9 @@ def _whole(
         if distance == "spectrum":
             return spectrum_distance(x, y) ** 2
         if distance == "sinkhorn":
-            return sinkhorn_divergence(x, y, epsilon=epsilon).power  # type: ignore[arg-type]
+            from querist.features.distances._sinkhorn import rough_divergence
+
+            return rough_divergence(x, y, epsilon)  # type: ignore[arg-type]
         return otdd(x, label[first].ravel(), y, label[second].ravel(), seed=seed).power
 
     return between
