@@ -103,7 +103,7 @@ def _checked(W, nulls, replicas, rank_replicas, deflate, spectrum, shape):
             value=f"deflate=True with {'spectrum=' if spectrum is not None else 'rank_replicas=0'}",
             mend="Leave one of them out",
         )
-    if nonfinite(W)[0]:
+    if nulls and nonfinite(W)[0]:  # without copies only its eigenvalues are read, which see to it themselves
         raise NonFinite("The matrix holds NaN or infinite entries", mend="Mend or leave out the tensor")
     # Sign flips first: see _draw.
     return W, tuple(null for null in reversed(KINDS) if null in nulls), shape or (W.shape[-2], W.shape[-1])

@@ -88,12 +88,12 @@ def _fill(matrix: LayerMatrix, config: ScanConfig, measured: Measured) -> None:
             return
     else:
         W = matrix.entries()
-        count, index = nonfinite(W)
-        if count:
-            _damaged(row, count, index)
-            return
         own = matrix.conv == "operator" or matrix.low_rank  # what is not read off the entries as they are
-        spectrum = esd(matrix if own else W, precision=config.precision)
+        try:
+            spectrum = esd(matrix if own else W, precision=config.precision)
+        except NonFinite:
+            _damaged(row, *nonfinite(W))
+            return
         W = W if matrix.resampled else None
     evals = spectrum.evals
     row |= {"method": spectrum.method, "scale": spectrum.scale, "xmax": float(evals[-1])}
