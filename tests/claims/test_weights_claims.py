@@ -230,10 +230,10 @@ def test_idx_files_are_read_and_others_refused(tmp_path, monkeypatch):
     toy = registry.DataSet("toy-idx", "Toy.", "none", 1, file="toy.gz")
     monkeypatch.setattr(registry, "DATA_SETS", {**registry.DATA_SETS, "toy-idx": toy})
     monkeypatch.setenv("QUERIST_DATA", str(tmp_path))
-    assert advice_measure._idx("toy-idx").tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert advice_measure.read_idx(registry.locate("toy-idx")).tolist() == [[0, 1, 2], [3, 4, 5]]
     path.write_bytes(gzip.compress(b"\x89PNG"))
     with pytest.raises(CorruptFile):
-        advice_measure._idx("toy-idx")
+        advice_measure.read_idx(registry.locate("toy-idx"))
 
 
 # ------------------------------------------------------------------------------------------------- the whole ledger

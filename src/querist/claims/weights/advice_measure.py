@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -13,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from querist.claims.weights.advice import OWN
-from querist.errors import CorruptFile
 from querist.sources.datasets.registry import locate
+from querist.sources.images.idx import read_idx
 from querist.statistics import stream, torch_seed
 from querist.training import Hook, TrainState, fit
 from querist.training.losses import cross_entropy
@@ -81,22 +80,11 @@ def pictures(names: Sequence[str]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         with np.load(locate(names[0]), allow_pickle=False) as archive:
             parts = [archive[name] for name in ("x_train", "y_train", "x_test", "y_test")]
     else:
-        parts = [_idx(name) for name in names]
+        parts = [read_idx(locate(name)) for name in names]
     x, y, x_test, y_test = parts
     flat = [torch.from_numpy(part.reshape(len(part), -1).astype(np.float32) / 255 - 0.5) for part in (x, x_test)]
     classes = [torch.from_numpy(part.astype(np.int64)) for part in (y, y_test)]
     return flat[0], classes[0], flat[1], classes[1]
-
-
-def _idx(name: str) -> np.ndarray:
-    """A gzipped idx file of bytes. Source: the format's description by LeCun, Cortes and Burges."""
-    path = locate(name)
-    with gzip.open(path, "rb") as file:
-        head = file.read(4)
-        if head[:3] != b"\0\0\x08":
-            raise CorruptFile("This is no idx file of bytes", value=str(path))
-        shape = np.frombuffer(file.read(4 * head[3]), dtype=">u4").astype(int)
-        return np.frombuffer(file.read(), dtype=np.uint8).reshape(shape)
 
 
 def network(inputs: int, width: int, seed: int) -> nn.Sequential:

@@ -23,9 +23,9 @@ from querist.weights.configs import CompareConfig
 from querist.weights.delta import MatrixPair
 from querist.weights.questions import COMPARE_QUESTIONS
 from querist.weights.studies.changes import change_findings, run_findings
+from querist.weights.studies.grouping import CPU_FLOPS, grouped
 from querist.weights.studies.pairing import Opened, adapter_of, address_of, open_pair
 from querist.weights.studies.present_compare import draw, lay_out, summarise, surprising, warn
-from querist.weights.studies.scan import CPU_FLOPS, GROUP_SECONDS
 from querist.weights.tables import COMPARE_TABLES, DELTA_SPECTRA, PASSED_OVER, UNMATCHED
 
 __all__ = ["CompareStudy", "Comparison", "compare"]
@@ -104,20 +104,9 @@ class CompareStudy(Study[CompareConfig]):
     def units(self, config: CompareConfig, stage: str, done: Mapping[str, pl.DataFrame]) -> Sequence[Unit]:
         """Pairs in groups of about half a second, longest first."""
         pairs = self.open(config).pairs
-        costed = sorted(((_seconds(pair, config), i) for i, pair in enumerate(pairs)), key=lambda c: (-c[0], c[1]))
-        groups: list[list[int]] = []
-        weights: list[float] = []
-        for seconds, i in costed:
-            if groups and weights[-1] + seconds <= GROUP_SECONDS:
-                groups[-1].append(i)
-                weights[-1] += seconds
-            else:
-                groups.append([i])
-                weights.append(seconds)
-        return [
-            Unit(key=pairs[group[0]].layer_id, payload={"layers": [pairs[i].layer_id for i in group]}, cost=cost)
-            for group, cost in zip(groups, weights, strict=True)
-        ]
+        made = grouped([_seconds(pair, config) for pair in pairs])
+        units = [(cost, [pairs[i].layer_id for i in group]) for cost, group in made]
+        return [Unit(key=names[0], payload={"layers": names}, cost=cost) for cost, names in units]
 
     def work(self, config: CompareConfig, unit: Unit, folder: Path) -> Mapping[str, Any]:
         """Measure the unit's pairs."""

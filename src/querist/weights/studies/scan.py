@@ -20,6 +20,7 @@ from querist.runs.study import Answer, Study, Unit
 from querist.weights.configs import ScanConfig
 from querist.weights.questions import SCAN_QUESTIONS
 from querist.weights.studies.entries import entry_rows
+from querist.weights.studies.grouping import CPU_FLOPS, grouped
 from querist.weights.studies.present import draw, lay_out, summarise, surprising, warn
 from querist.weights.studies.settle import settled
 from querist.weights.studies.verdicts import Draws, layer_findings, run_findings
@@ -32,11 +33,6 @@ if TYPE_CHECKING:
     from querist.weights.spectrum import LayerMatrix
 
 __all__ = ["Scan", "ScanStudy", "scan"]
-
-GROUP_SECONDS = 0.5
-"""Matrices are grouped into units of about this much work: what a kill can cost, and far above the price of a unit."""
-CPU_FLOPS = 3e10
-"""float64 operations a second of one core: only for the estimate by which units are ordered."""
 
 
 class ScanStudy(Study[ScanConfig]):
@@ -114,22 +110,9 @@ class ScanStudy(Study[ScanConfig]):
     def units(self, config: ScanConfig, stage: str, done: Mapping[str, pl.DataFrame]) -> Sequence[Unit]:
         """Matrices in groups of about half a second, longest first."""
         _, matrices, _ = self.open(config)
-        costed = sorted(
-            ((_seconds(matrix, config), i) for i, matrix in enumerate(matrices)), key=lambda c: (-c[0], c[1])
-        )
-        groups: list[list[int]] = []
-        weights: list[float] = []
-        for seconds, i in costed:
-            if groups and weights[-1] + seconds <= GROUP_SECONDS:
-                groups[-1].append(i)
-                weights[-1] += seconds
-            else:
-                groups.append([i])
-                weights.append(seconds)
-        return [
-            Unit(key=layers[0], payload={"layers": layers}, cost=cost, parts=tuple(layers))
-            for cost, layers in zip(weights, ([matrices[i].layer_id for i in group] for group in groups), strict=True)
-        ]
+        made = grouped([_seconds(matrix, config) for matrix in matrices])
+        units = [(cost, [matrices[i].layer_id for i in group]) for cost, group in made]
+        return [Unit(key=names[0], payload={"layers": names}, cost=cost, parts=tuple(names)) for cost, names in units]
 
     def work(self, config: ScanConfig, unit: Unit, folder: Path) -> Mapping[str, Any]:
         """Measure the unit's matrices."""
