@@ -1,0 +1,231 @@
+"""What an evaluation is given, checked once: arms, outcomes, propensities, effect scores, and the scores that it judges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from querist.effects.arrays import arm_codes, lengths, matrix
+from querist.effects.design import component_scores, effect_scores, gamma, propensities, tier_weights_of
+from querist.effects.parts import Effects
+from querist.errors import BadOption, ShapeMismatch
+from querist.statistics.arrays import codes as id_codes
+
+__all__ = ["COMPONENTS", "NATURAL", "RANDOM", "Cell", "Component", "Given", "Scored", "given", "reason_of", "scored"]
+
+Component = Literal["total", "base", "incremental"]
+COMPONENTS = ("total", "base", "incremental")
+NATURAL, RANDOM = "natural response", "random"
+"""Names of the two rankings that every score is set beside."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What one model says of each row: `total` [n, M, K], and `natural` [n, K] where it says that as well.
+
+    `own` weights [M] make its parts, equal to those of the evaluation where the model states none. `effects` says whether totals
+    are in the outcome's unit (then they are calibrated and choose arms) or only rank.
+    """
+
+    name: str
+    total: Float[np.ndarray, "n M K"]
+    natural: Float[np.ndarray, "n K"] | None
+    own: Float[np.ndarray, "M"] | None
+    effects: bool = True
+
+    def component(self, component: Component, k: int, tier_weights: np.ndarray) -> Float[np.ndarray, "n columns"]:
+        """Predicted parts of outcome k: columns as `component_scores` has them."""
+        return component_scores(self.total[:, :, k], component, tier_weights)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One outcome's rows: those on which it was observed."""
+
+    k: int
+    name: str
+    rows: Int[np.ndarray, "m"]
+    y: Float[np.ndarray, "m"]
+    arm: Int[np.ndarray, "m"]
+    e: Float[np.ndarray, "m arms"]
+    gamma: Float[np.ndarray, "m arms"]
+    cluster: Int[np.ndarray, "m"] | None
+    block: np.ndarray | None
+    reasons: tuple[str | None, ...]
+    """Of each arm: why its effect cannot be told, None where it can."""
+
+    @cached_property
+    def psi(self) -> Float[np.ndarray, "m M"]:
+        """Effect scores Γ_m − Γ_0."""
+        return effect_scores(self.gamma)
+
+    @cached_property
+    def dependence(self) -> dict[str, Any]:
+        """Clusters and blocks for intervals."""
+        return {"cluster": self.cluster, "block": self.block}
+
+
+@dataclass(frozen=True)
+class Given:
+    """Rows with a known arm; outcomes as cells; labels with control first; tier weights [M]."""
+
+    n: int
+    labels: tuple[Any, ...]
+    arm: Int[np.ndarray, "n"]
+    cells: tuple[Cell, ...]
+    tier_weights: Float[np.ndarray, "M"]
+    cluster: Int[np.ndarray, "n"] | None
+    seed: int
+
+    @property
+    def arms(self) -> tuple[Any, ...]:
+        """Labels without control."""
+        return self.labels[1:]
+
+    def columns(self, component: Component) -> tuple[str | None, ...]:
+        """What a component's columns stand for: arms, or None for the base."""
+        return (None,) if component == "base" else tuple(str(label) for label in self.arms)
+
+
+def given(
+    arm: Any,
+    outcomes: Mapping[str, Any],
+    *,
+    control: Any,
+    arms: Sequence[Any] | None = None,
+    propensity: Any = None,
+    mu: Any = None,
+    cluster: Any = None,
+    tier_weights: Any = None,
+    min_rows: int = 30,
+    min_events: int = 5,
+    seed: int = 0,
+) -> Given:
+    """Check the rows. outcomes: name to column [n], NaN where unobserved; mu: [n, M+1, K] of a model that never saw these rows.
+
+    With propensities as arm shares, arms count as given in fixed numbers: each row's arm is its block, which keeps 5 % tests at
+    5 % (see `rate`). Raises what `arm_codes`, `propensities` and `matrix` raise.
+    """
+    labels, codes = arm_codes(arm, control, arms)
+    n, count = codes.size, len(labels)
+    lengths(arm=codes, cluster=cluster, **outcomes)
+    share = propensity is None or (isinstance(propensity, str) and propensity == "share")
+    e = propensities("share" if share else propensity, labels, codes)
+    nuisance = None if mu is None else matrix(mu, "mu", (n, count, len(outcomes)))
+    ids = None if cluster is None else id_codes(cluster, "Clusters")[0]
+    cells = []
+    for k, (name, column) in enumerate(outcomes.items()):
+        y = np.asarray(column, dtype=float)
+        seen = np.isfinite(y)
+        if np.isinf(y).any():
+            matrix(y[:, None], f"outcome {name}", (n, 1))  # raises, with the row
+        rows = np.flatnonzero(seen)
+        mine, value = codes[rows], y[rows]
+        at = propensities("share", labels, mine) if share and rows.size else e[rows]
+        reasons = _reasons(value, mine, count, min_rows, min_events, labels)
+        nuisance_here = None if nuisance is None else nuisance[rows, :, k]
+        cells.append(
+            Cell(
+                k,
+                name,
+                rows,
+                value,
+                mine,
+                np.asarray(at),
+                _scores(mine, value, at, nuisance_here),
+                None if ids is None else ids[rows],
+                mine if share and ids is None else None,
+                reasons,
+            )
+        )
+    weights = tier_weights_of(codes, count) if tier_weights is None else np.asarray(tier_weights, dtype=float)
+    component_scores(np.zeros((1, count - 1)), "base", weights)  # raises for weights that are no shares
+    return Given(n, tuple(labels), codes, tuple(cells), weights, ids, seed)
+
+
+def _scores(
+    codes: np.ndarray, y: np.ndarray, e: Float[np.ndarray, "m arms"], mu: np.ndarray | None
+) -> Float[np.ndarray, "m arms"]:
+    """Γ of the arms that have rows, NaN for the others: they have no mean to begin from."""
+    arms = e.shape[1]
+    present = np.flatnonzero(np.bincount(codes, minlength=arms))
+    found = np.full((codes.size, arms), np.nan)
+    if present.size:
+        place = np.zeros(arms, dtype=int)
+        place[present] = np.arange(present.size)
+        found[:, present] = gamma(place[codes], y, e[:, present], "arm" if mu is None else mu[:, present])
+    return found
+
+
+def _reasons(
+    y: np.ndarray, arm: np.ndarray, arms: int, min_rows: int, min_events: int, labels: Sequence[Any]
+) -> tuple[str | None, ...]:
+    """Why the effect of each arm other than control cannot be told."""
+    binary = bool(np.isin(y, (0, 1)).all())
+
+    def short(code: int) -> str | None:
+        mine = y[arm == code]
+        if mine.size < min_rows:
+            return f"{mine.size} rows of {labels[code]}, fewer than {min_rows}"
+        rarer = min(int((mine == 1).sum()), int((mine == 0).sum())) if binary else None
+        if rarer is not None and rarer < min_events:
+            return f"{rarer} events of {labels[code]}, fewer than {min_events}"
+        if not binary and mine.min() == mine.max():
+            return f"the outcome is constant in {labels[code]}"
+        return None
+
+    control = short(0)
+    return tuple(control or short(code) for code in range(1, arms))
+
+
+def scored(scores: Any, rows: Given, *, name: str = "model") -> dict[str, Scored]:
+    """Scores as they may be given: `Effects`, an array [n, M, K] (or [n, M], [n] where the rest is one), or a mapping of names.
+
+    Raises ShapeMismatch, NonFinite, BadOption for a reserved name.
+    """
+    if not isinstance(scores, Mapping):
+        scores = {name: scores}
+    if not scores:
+        raise BadOption("There are no scores to evaluate", value="{}", allowed="one or more, by name")
+    return {str(key): _one(str(key), value, rows) for key, value in scores.items()}
+
+
+def _one(name: str, value: Any, rows: Given) -> Scored:
+    if name in (NATURAL, RANDOM):
+        raise BadOption("A score bears a reserved name", value=name, mend="Give it another name")
+    shape = (rows.n, len(rows.arms), len(rows.cells))
+    if isinstance(value, Scored):
+        value, natural, own, effects = value.total, value.natural, value.own, value.effects
+    elif isinstance(value, Effects):
+        value, natural, own, effects = value.total, value.natural, value.tier_weights, True
+    else:
+        natural, own, effects = None, None, True
+    total = np.asarray(value, dtype=float)
+    effects = effects and total.ndim == 3  # one column for several arms or outcomes ranks people, and predicts nothing
+    total = total.reshape(*total.shape, *[1] * (3 - total.ndim))
+    if (
+        total.ndim == 3
+        and total.shape[0] == rows.n
+        and all(a in (1, b) for a, b in zip(total.shape, shape, strict=True))
+    ):
+        total = np.broadcast_to(total, shape)
+    if total.shape != shape:
+        raise ShapeMismatch(
+            f"The score {name} has another shape", value=total.shape, allowed=f"{shape}: rows, arms, outcomes"
+        )
+    matrix(total, f"score {name}", shape)
+    if natural is not None:
+        natural = matrix(natural, f"natural response of {name}", (shape[0], shape[2]))
+    return Scored(name, total, natural, own, effects)
+
+
+def reason_of(cell: Cell, component: Component, column: int) -> str | None:
+    """Why a part of an effect cannot be told: base and increments need every arm."""
+    if component == "total":
+        return cell.reasons[column]
+    return next((reason for reason in cell.reasons if reason is not None), None)
