@@ -132,7 +132,8 @@ def evaluate(
     first = next((score for score in judged.values() if score.natural is not None), None)
     if first is not None and (mu is None or tier_weights is None):
         rows = rows_with(
-            mu=response_of(first) if mu is None else mu, tier_weights=first.own if tier_weights is None else tier_weights
+            mu=response_of(first) if mu is None else mu,
+            tier_weights=first.own if tier_weights is None else tier_weights,
         )
     spent = None if cost is None else costs(cost, rows)
     lines, bins = calibration_rows(judged, rows, components=components, level=level)

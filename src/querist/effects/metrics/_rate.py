@@ -66,6 +66,8 @@ def rate_values_of(psi: Any, score: Any, *, weighting: Weighting = "qini") -> tu
     placed = order(score)
     start, end = placed.spans()
     size = end - start
+    if size.size == 1:
+        return 0.0, np.zeros(n)
     value = psi[placed.rows]
     total = np.add.reduceat(value, start)
     if weighting == "qini":
