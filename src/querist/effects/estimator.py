@@ -12,10 +12,11 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.base import BaseEstimator
 
-from querist.effects.inputs import prepare_outcomes
+from querist.effects.outcomes import Outcomes, prepare_outcomes
 from querist.effects.parts import Effects
+from querist.effects.reading import read_people, roles_of
 from querist.effects.sample import NotEstimable, Sample, control_of, sample_of
-from querist.errors import BadOption, BadValues, NumericalFailure
+from querist.errors import BadOption, BadValues, NumericalFailure, near
 from querist.sources.rows import Columns, Encoded, hash_rows, open_rows
 
 __all__ = ["Estimator", "Parts"]
@@ -116,7 +117,7 @@ class Estimator(BaseEstimator):
                 "A model folder keeps no such parameters", value=", ".join(lost), mend="Set them before another fit"
             )
         control = control_of(arm, self.control)
-        outcomes = prepare_outcomes(Y, self.outcomes)
+        outcomes = Y if isinstance(Y, Outcomes) else prepare_outcomes(Y, self.outcomes)
         columns, encoded, notes = self._columns(X)
         sample, missing = sample_of(
             columns,
@@ -135,7 +136,48 @@ class Estimator(BaseEstimator):
             min_events=self.min_events,
             seed=self.random_state,
         )
-        self._learn(sample, missing, notes, hooks)
+        self._learn(sample, missing, (*notes, *_said(outcomes)), hooks)
+        return self
+
+    def fit_rows(
+        self,
+        rows: Any,
+        *,
+        arm: str | None = None,
+        outcomes: Any = None,
+        feature: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        weight: str | None = None,
+        cluster: str | None = None,
+        propensity: Any = None,
+        positive: Any = None,
+        drop_missing_arm: bool = False,
+        hooks: Sequence[Any] = (),
+    ) -> Any:
+        """Learn from a table by the names of its columns; `rows` is whatever `sources.rows.open_rows` takes.
+
+        outcomes: names, "name:kind" texts or name to kind; those of the constructor where left out. feature, drop: names or
+        patterns, see `reading.roles_of`; weight, cluster: columns. positive, drop_missing_arm: see `reading.read_people`. The rows are
+        held in memory. Raises as these and as `fit`.
+        """
+        opened = open_rows(rows)
+        named = outcomes if outcomes is not None else self.outcomes
+        named = [named] if isinstance(named, str) else named if named is not None else ()
+        given = {"feature": feature, "drop": drop, "weight": weight, "cluster": cluster}
+        roles = roles_of(opened, arm=arm, outcomes=named, **given)
+        people = read_people(opened, roles, positive=positive, drop_missing_arm=drop_missing_arm)
+        if people.outcomes is None:
+            raise BadOption("No outcome is named", allowed=near("outcome", opened.names, 12), mend="Give outcomes=")
+        self.fit(
+            people.features,
+            people.arm,
+            people.outcomes,
+            sample_weight=people.weight,
+            cluster=people.cluster,
+            propensity=propensity,
+            hooks=hooks,
+        )
+        self.warnings_ = list(dict.fromkeys([*self.warnings_, *people.warnings]))
         return self
 
     def _learn(
@@ -238,6 +280,12 @@ class Estimator(BaseEstimator):
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
             raise BadOption("This model has not been fitted", value=type(self).__name__, mend="Call fit first")
+
+
+def _said(outcomes: Outcomes) -> list[str]:
+    n = len(outcomes.values)
+    missing = [f"The outcome {name} is missing in {count} of {n} rows" for name, count in outcomes.missing.items()]
+    return [*outcomes.notes, *missing]
 
 
 def _of_control(missing: Sequence[NotEstimable], outcome: str):
