@@ -79,7 +79,7 @@ EXPERIMENTS: tuple[tuple[str, str, str, int, str, str | None], ...] = (
 
 BROUGHT: tuple[tuple[str, str, str, str | None, str], ...] = (
     (
-        "criteo-uplift-v2.1",
+        "criteo-uplift",
         "Criteo uplift v2.1 (Diemert et al. 2018): 13,979,592 users, 85 in 100 shown advertising; visit, conversion; unpacked CSV.",
         "CC-BY-NC-SA-4.0, as its publisher states",
         CRITEO_SHA256,

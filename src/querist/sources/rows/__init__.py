@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from querist.sources.rows.facts import ColumnFacts, ColumnMissing
     from querist.sources.rows.hashing import hash_rows
     from querist.sources.rows.open import open_rows
+    from querist.sources.rows.stream import RowStream
     from querist.sources.rows.table import Rows
     from querist.sources.rows.write import RowsWriter, write_rows
 
@@ -19,6 +20,7 @@ __all__ = [
     "ColumnMissing",
     "Columns",
     "Encoded",
+    "RowStream",
     "Rows",
     "RowsWriter",
     "hash_rows",
@@ -33,6 +35,7 @@ __getattr__, __dir__ = attach(
         "querist.sources.rows.facts": ("ColumnFacts", "ColumnMissing"),
         "querist.sources.rows.hashing": ("hash_rows",),
         "querist.sources.rows.open": ("open_rows",),
+        "querist.sources.rows.stream": ("RowStream",),
         "querist.sources.rows.table": ("Rows",),
         "querist.sources.rows.write": ("RowsWriter", "write_rows"),
     },

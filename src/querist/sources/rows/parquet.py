@@ -19,6 +19,9 @@ __all__ = ["IpcRows", "IpcStreamRows", "ParquetRows", "open_ipc", "parquet_files
 BUFFER = 1 << 16
 """Bytes of a Parquet column that are read at a time: 30 MiB at most for groups of a million rows by eight, not 96."""
 
+PIECE = 16_384
+"""Rows of a group that are decoded at a time where it is read piecemeal."""
+
 NOTE = b"querist.note"
 """Key of a Parquet file's metadata under which stands what a person must know of it."""
 
@@ -100,6 +103,12 @@ class ParquetRows(Rows):
         path, group = self._places[number]
         with reading(path), pq.ParquetFile(path) as file:
             return self._as_common(file.read_row_group(group, columns=columns, use_threads=False), columns)
+
+    def _stream_group(self, number: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        path, group = self._places[number]
+        with reading(path), pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER) as file:
+            for batch in file.iter_batches(PIECE, row_groups=[group], columns=columns, use_threads=False):
+                yield self._as_common(batch, columns)
 
     def _as_common(self, read: Any, columns: list[str]) -> Any:
         wanted = pa.schema([self.schema.field(name) for name in columns])

@@ -14,7 +14,7 @@ from querist.errors import BadOption, BadValues, UnknownName, near
 if TYPE_CHECKING:
     from querist.sources.rows.columns import Columns
 
-__all__ = ["BATCH_ROWS", "Rows", "exactly", "one_batch"]
+__all__ = ["BATCH_ROWS", "Pieces", "Rows", "exactly", "one_batch"]
 
 BATCH_ROWS = 131_072
 """Rows of a batch where nothing else is asked for: a million numbers at eight columns, 8 MiB."""
@@ -151,6 +151,16 @@ class Rows:
             raise BadOption("No such group of rows", value=number, allowed=f"0 to {len(self.groups) - 1}")
         return self._read_group(number, self.chosen(columns))
 
+    def group_pieces(self, number: int, columns: Iterable[str] | None = None, start: int = 0) -> Pieces:
+        """One group a few rows at a time, from its row `start`: see `Pieces`."""
+        names = self.chosen(columns)
+        if not 0 <= number < len(self.groups):
+            raise BadOption("No such group of rows", value=number, allowed=f"0 to {len(self.groups) - 1}")
+        return Pieces(self._stream_group(number, names), start)
+
+    def _stream_group(self, number: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        yield from self._read_group(number, columns).to_batches()
+
     def grouped(self, folder: Any, group_rows: int = BATCH_ROWS) -> Rows:
         """Itself where it has groups; else the same table written once as `rows.parquet` in a folder, and opened from there."""
         if self.has_groups:
@@ -206,6 +216,38 @@ class Rows:
         from querist.sources.rows.columns import learn
 
         return learn(self, names, levels_max=levels_max, categories=categories)
+
+
+class Pieces:
+    """Batches of any size handed on as tables of as many rows as are asked for, one after another."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], start: int = 0):
+        self._batches = batches
+        self._held: pa.RecordBatch | None = None
+        self._skip(start)
+
+    def _skip(self, rows: int) -> None:
+        while rows:
+            batch = self._more()
+            step = min(rows, batch.num_rows)
+            self._held = batch.slice(step)
+            rows -= step
+
+    def _more(self) -> pa.RecordBatch:
+        while self._held is None or not self._held.num_rows:
+            self._held = next(self._batches)
+        return self._held
+
+    def next(self, rows: int) -> pa.Table:
+        """The next rows, so many; there must be as many left."""
+        parts = []
+        while rows:
+            batch = self._more()
+            step = min(rows, batch.num_rows)
+            parts.append(batch.slice(0, step))
+            self._held = batch.slice(step)
+            rows -= step
+        return pa.Table.from_batches(parts)
 
 
 def exactly(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

@@ -92,3 +92,6 @@ class Selected(Rows):
 
     def _read_group(self, number: int, columns: list[str]) -> pa.Table:
         return self._whole._read_group(number, columns)
+
+    def _stream_group(self, number: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        return self._whole._stream_group(number, columns)
