@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from querist.effects.criteo import read_criteo
     from querist.effects.design import aipw_scores, plan
     from querist.effects.estimator import Estimator
+    from querist.effects.evaluation import Evaluation, compare, evaluate
     from querist.effects.metrics import (
         Calibration,
         Curve,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from querist.effects.parts import Effects, retier
     from querist.effects.serving import load
     from querist.effects.simulation import Simulated, simulate
+    from querist.effects.studies.check import check
 
 __all__ = [
     "M3TN",
@@ -60,6 +62,7 @@ __all__ = [
     "EFINLike",
     "Effects",
     "Estimator",
+    "Evaluation",
     "FlexTENet",
     "MMoE",
     "NaturalRank",
@@ -77,6 +80,9 @@ __all__ = [
     "auuc",
     "budget_path",
     "calibration",
+    "check",
+    "compare",
+    "evaluate",
     "gain_curve",
     "load",
     "multi_arm_qini",
@@ -119,6 +125,7 @@ __getattr__, __dir__ = attach(
         "querist.effects.criteo": ("read_criteo",),
         "querist.effects.design": ("aipw_scores", "plan"),
         "querist.effects.estimator": ("Estimator",),
+        "querist.effects.evaluation": ("Evaluation", "compare", "evaluate"),
         "querist.effects.metrics": (
             "Calibration",
             "Curve",
@@ -135,5 +142,6 @@ __getattr__, __dir__ = attach(
         "querist.effects.parts": ("Effects", "retier"),
         "querist.effects.serving": ("load",),
         "querist.effects.simulation": ("Simulated", "simulate"),
+        "querist.effects.studies.check": ("check",),
     },
 )

@@ -16,10 +16,11 @@ from querist.features.configs import FreezeConfig
 from querist.features.questions import FREEZE_QUESTIONS
 from querist.features.studies.freeze_data import Target, addresses_of, target_of
 from querist.features.studies.opening import Material, called
-from querist.features.studies.words import command_words, several
+from querist.features.studies.words import several
 from querist.features.tables import FREEZE_TABLES
 from querist.reports.ask import ask
 from querist.reports.result import Result
+from querist.reports.words import command_words
 from querist.runs.carry import UnitsFailed
 from querist.runs.study import Answer, Study, Unit
 

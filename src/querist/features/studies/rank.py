@@ -17,10 +17,11 @@ from querist.features.captured import Capture
 from querist.features.configs import RankConfig
 from querist.features.questions import RANK_QUESTIONS
 from querist.features.studies.opening import Material, called
-from querist.features.studies.words import command_words, several
+from querist.features.studies.words import several
 from querist.features.tables import RANK_TABLES
 from querist.reports.ask import ask
 from querist.reports.result import Result
+from querist.reports.words import command_words
 from querist.runs.carry import UnitsFailed
 from querist.runs.study import Answer, Study, Unit
 

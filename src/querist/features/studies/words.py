@@ -1,31 +1,11 @@
-"""What verbs and studies say alike: the command line that asks the same again, and several things given at once."""
+"""Several things given to a verb at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from querist.runs.study import StudyConfig
-
-__all__ = ["command_words", "several"]
-
-
-def command_words(command: str, config: StudyConfig, positional: Sequence[str]) -> list[str]:
-    """The words after `querist` that give this config: positional fields first, then every option that is not at its default."""
-    words = command.split()
-    for name in positional:
-        value = getattr(config, name)
-        words += [str(one) for one in (value if isinstance(value, tuple) else (value,)) if one != ""]
-    for name, field in type(config).model_fields.items():
-        value = getattr(config, name)
-        if name in positional or value is None or value == field.default:
-            continue
-        flag = "--" + name.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(flag if value else f"--no-{flag[2:]}")
-        else:
-            words += [word for one in (value if isinstance(value, tuple) else (value,)) for word in (flag, str(one))]
-    return words
+__all__ = ["several"]
 
 
 def several(what: Any, name: str) -> dict[str, Any]:

@@ -1,0 +1,35 @@
+"""The room's commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from querist.effects.configs import CheckConfig, CheckOptions
+from querist.reports.command import CommonOptions, carry_out
+
+__all__ = ["app"]
+
+app = App(name="effects", help="What does a treatment change?")
+
+
+@app.command
+def check(
+    table: str,
+    /,
+    *,
+    options: Annotated[CheckOptions, Parameter(name="*")] = CheckOptions(),  # noqa: B008 - frozen
+    common: CommonOptions = CommonOptions(),  # noqa: B008 - frozen
+) -> int:
+    """Can these arms be compared? Randomisation, balance, overlap, missing outcomes, detectable effects.
+
+    Parameters
+    ----------
+    table
+        Parquet file or folder, CSV, Arrow file, a registered name; #a:b names some rows.
+    """
+    from querist.effects.studies.check import CheckStudy
+
+    config = CheckConfig.build(**options.model_dump(), table=table)
+    return carry_out(CheckStudy(), config, common)
