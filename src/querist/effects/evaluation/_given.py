@@ -218,14 +218,20 @@ def _one(name: str, value: Any, rows: Given) -> Scored:
         raise ShapeMismatch(
             f"The score {name} has another shape", value=total.shape, allowed=f"{shape}: rows, arms, outcomes"
         )
-    matrix(total, f"score {name}", shape)
+    # A model has no effect for an arm and outcome that its own rows did not carry: that column is empty as a whole.
+    empty = np.isnan(total).all(axis=0)
+    matrix(np.where(empty, 0.0, total), f"score {name}", shape)
     if natural is not None:
-        natural = matrix(natural, f"natural response of {name}", (shape[0], shape[2]))
+        matrix(np.where(np.isnan(natural).all(axis=0), 0.0, natural), f"natural response of {name}", (shape[0], shape[2]))
     return Scored(name, total, natural, own, effects)
 
 
-def reason_of(cell: Cell, component: Component, column: int) -> str | None:
-    """Why a part of an effect cannot be told: base and increments need every arm."""
-    if component == "total":
+def reason_of(cell: Cell, component: Component, column: int, predicted: np.ndarray | None = None) -> str | None:
+    """Why a part of an effect cannot be told: base and increments need every arm; `predicted` are a score's values for it."""
+    if component == "total" and cell.reasons[column] is not None:
         return cell.reasons[column]
-    return next((reason for reason in cell.reasons if reason is not None), None)
+    if component != "total" and any(cell.reasons):
+        return next(reason for reason in cell.reasons if reason is not None)
+    if predicted is not None and not np.isfinite(predicted).all():
+        return "the score has no value here"
+    return None

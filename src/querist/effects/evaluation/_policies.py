@@ -54,7 +54,7 @@ def worths(
     for cell in rows.cells:
         if any(cell.reasons):
             continue
-        rewards = {name: score.total[cell.rows, :, cell.k] for name, score in predicting.items()}
+        rewards = _whole({name: score.total[cell.rows, :, cell.k] for name, score in predicting.items()})
         yield Worth(
             cell.name, cell, cell.gamma, cell.y, rewards, None if natural is None else natural[cell.rows, cell.k]
         )
@@ -85,9 +85,21 @@ def worths(
         None if first.block is None else first.block[places[0]],
         (None,) * len(rows.arms),
     )
-    net = {name: score.total[seen] @ weights - (spent[:, 1:] - spent[:, :1]) for name, score in predicting.items()}
+    columns = [cell.k for cell in used]
+    worth = weights[columns]
+    net = _whole(
+        {
+            name: score.total[seen][:, :, columns] @ worth - (spent[:, 1:] - spent[:, :1])
+            for name, score in predicting.items()
+        }
+    )
     y_net = y - spent[np.arange(seen.size), arm]
-    yield Worth("value", whole, gamma, y_net, net, None if natural is None else natural[seen] @ weights)
+    yield Worth("value", whole, gamma, y_net, net, None if natural is None else natural[seen][:, columns] @ worth)
+
+
+def _whole(rewards: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Those without an empty arm: a model that has no effect for an arm chooses nothing."""
+    return {name: reward for name, reward in rewards.items() if np.isfinite(reward).all()}
 
 
 def chosen_arms(reward: Float[np.ndarray, "m M"]) -> Float[np.ndarray, "m arms"]:

@@ -61,7 +61,7 @@ def metric_rows(
             for name, columns in rankings(scores, rows, component, cell):
                 for column, arm in enumerate(rows.columns(component)):
                     at: Row = {"score": name, "component": component, "arm": arm, "outcome": cell.name}
-                    reason = reason_of(cell, component, column)
+                    reason = reason_of(cell, component, column, columns[:, column])
                     if "rate" in conventions:
                         found += _rate_rows(at, psi[:, column], columns[:, column], cell, reason, level)
                     wanted = [convention for convention in conventions if convention in LIBRARY]
@@ -101,7 +101,8 @@ def paired_rows(
                         "metric": metric,
                     }
                     row |= dict.fromkeys(("difference", "low", "high", "p"))
-                    if reason_of(cell, component, column) is None:
+                    both = np.stack([columns[a][:, column], columns[b][:, column]])
+                    if reason_of(cell, component, column, both) is None:
                         value = rate_difference(
                             psi[:, column],
                             columns[a][:, column],
@@ -153,7 +154,7 @@ def curve_rows(
             if name == RANDOM:
                 continue
             for column, arm in enumerate(rows.columns(component)):
-                if reason_of(cell, component, column) is not None:
+                if reason_of(cell, component, column, columns[:, column]) is not None:
                     continue
                 at: Row = {"score": name, "component": component, "arm": arm, "outcome": cell.name}
                 found += _curve(at, psi[:, column], columns[:, column], cell, level)
@@ -266,7 +267,7 @@ def _calibrated(
     level: float,
 ) -> tuple[Row, list[Row]]:
     row = at | dict.fromkeys(("intercept", "slope", "slope_low", "slope_high", "p", "error", "reason"))
-    reason = reason_of(cell, component, column)
+    reason = reason_of(cell, component, column, predicted)
     if reason is not None:
         return row | {"reason": reason}, []
     try:

@@ -14,6 +14,7 @@ from querist.effects.tables.evaluate import (
     PAIRED,
     POLICIES,
     SEEN,
+    SOURCES,
 )
 from querist.effects.tables.fit import COLUMNS, FIT_TABLES, HISTORY, NOT_ESTIMABLE, PREDICTED, SHRINKAGE
 from querist.effects.tables.people import (
@@ -52,5 +53,6 @@ __all__ = [
     "PREDICTED",
     "SEEN",
     "SHRINKAGE",
+    "SOURCES",
     "SUSPICIOUS",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from querist.results.table import Column, TableSpec
 
 __all__ = ["ARMS_DIFFER", "ATE", "CALIBRATION", "CALIBRATION_BINS", "CURVES", "EVALUATE_TABLES", "METRICS", "MULTI_ARM", "PAIRED",
-           "POLICIES", "SEEN"]  # fmt: skip
+           "POLICIES", "SEEN", "SOURCES"]  # fmt: skip
 
 _UNIT = "outcome per person"
 _SCORE = Column("score", "str", "Whose score: a model, natural response, or random (the mean over all orders).")
@@ -176,6 +176,21 @@ SEEN = TableSpec(
     ),
     ("score",),
 )
+SOURCES = TableSpec(
+    "sources",
+    "Whose scores were judged.",
+    (
+        _SCORE,
+        Column("kind", "str", "model or column."),
+        Column("path", "str", "File of its predictions in the run folder."),
+        Column("effects", "bool", "Whether it predicts effects in the outcome's unit, or only ranks."),
+        Column("changed", "float", "Largest change of a prediction when the arms of the table are exchanged; none for a column."),
+        Column("arm_auc", "float", "AUC of telling treated people from control by the score alone."),
+        Column("arm_p", "float", "Its p."),
+        Column("seconds", "float", "Time taken.", "s"),
+    ),
+    ("score",),
+)
 EVALUATE_TABLES = (
-    METRICS, ATE, ARMS_DIFFER, POLICIES, CALIBRATION, CALIBRATION_BINS, PAIRED, CURVES, MULTI_ARM, SEEN,
+    SOURCES, METRICS, ATE, ARMS_DIFFER, POLICIES, CALIBRATION, CALIBRATION_BINS, PAIRED, CURVES, MULTI_ARM, SEEN,
 )  # fmt: skip

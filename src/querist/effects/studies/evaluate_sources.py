@@ -1,0 +1,166 @@
+"""Whose scores an evaluation judges: model folders and columns, opened and held against the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from querist.effects.arrays import arm_codes
+from querist.effects.configs import EvaluateConfig, named_numbers
+from querist.effects.errors import CostRange
+from querist.effects.reading import roles_of
+from querist.effects.serving.folder import load, model_folder
+from querist.effects.studies.people import OPTIONS, Opened, open_people
+from querist.errors import BadOption, ShapeMismatch, UnknownName, near
+from querist.files import fingerprint
+from querist.sources.rows import open_rows
+
+__all__ = ["ColumnScore", "Prices", "check_sources", "fingerprints", "open_sources", "open_table", "priced"]
+
+COLUMN = "column:"
+
+
+@dataclass(frozen=True)
+class ColumnScore:
+    """A score that the table holds as a column: it ranks people, for every arm and outcome alike."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Worth of outcomes by name (none: no value asked for), costs of arms by label [M + 1] (none stated: None)."""
+
+    value: dict[str, float]
+    cost: tuple[float, ...] | None
+
+
+def open_sources(names: Sequence[str], held: Mapping[str, Any]) -> dict[str, Any]:
+    """Sources by a short name of their own: the model's class, the run's folder, the column.
+
+    Raises SourceNotFound, CorruptFile, BadOption for a source that is named twice.
+    """
+    found: dict[str, Any] = {}
+    for name in names:
+        if name in held:
+            found[name] = held[name]
+            continue
+        if name.startswith(COLUMN):
+            label, what = name.removeprefix(COLUMN), ColumnScore(name.removeprefix(COLUMN))
+        else:
+            what = load(name)
+            label = _short(Path(name))
+        while label in found:
+            if names.count(name) > 1:
+                raise BadOption("A source is named twice", value=name, mend="Name each once")
+            label += " (2)"
+        found[label] = what
+    return found
+
+
+def _short(folder: Path) -> str:
+    parts = [part for part in folder.resolve().parts if part != "model"]
+    return parts[-1] if parts else str(folder)
+
+
+def open_table(table: Any, config: EvaluateConfig, sources: Mapping[str, Any]) -> Opened:
+    """The table with its roles. What is not said is taken from the first model: control, arms, outcomes.
+
+    The columns that are scores are no features, nor is anything that the first model does not know.
+    """
+    model = next((one for one in sources.values() if not isinstance(one, ColumnScore)), None)
+    columns = tuple(one.name for one in sources.values() if isinstance(one, ColumnScore))
+    rows = open_rows(table, options=OPTIONS)
+    for name in columns:
+        if name not in rows.names:
+            raise UnknownName("The table has no such column", value=name, allowed=near(name, rows.names, 12))
+    told = config
+    if model is not None:
+        fields: dict[str, Any] = {}
+        if not config.outcome and not rows.options.get("outcome"):
+            fields["outcome"] = tuple(f"{name}:{kind}" for name, kind in model.outcomes_.items())
+        if config.control is None and not rows.options.get("control"):
+            fields["control"] = str(model.control_)
+        if not config.feature:
+            fields["feature"] = tuple(model.features_)
+        told = replace_fields(config, fields)
+    elif columns and not config.feature:
+        told = replace_fields(config, {"feature": columns})
+    opened = open_people(rows, told, need_outcomes=True)
+    if model is None:
+        return opened
+    order = [model.control_, *model.arms_]
+    seen = {str(label): label for label in opened.labels}
+    strange = [label for label in seen if label not in {str(one) for one in order}]
+    if strange:
+        raise UnknownName(
+            "The table has an arm that the model does not know",
+            value=strange[0],
+            allowed=", ".join(map(str, order)),
+            mend="Leave out its rows, or fit a model on them",
+        )
+    labels, codes = arm_codes(opened.people.arm, opened.labels[0], [seen.get(str(one), one) for one in order][1:])
+    return replace(opened, labels=tuple(labels), codes=codes)
+
+
+def replace_fields(config: EvaluateConfig, fields: dict[str, Any]) -> EvaluateConfig:
+    """The config with some fields replaced, checked again."""
+    return EvaluateConfig.build(config, **fields)
+
+
+def check_sources(sources: Mapping[str, Any], people: Opened) -> None:
+    """Every model has the arms and outcomes that are judged, in whatever order. Raises ShapeMismatch, UnknownName."""
+    for name, source in sources.items():
+        if isinstance(source, ColumnScore):
+            continue
+        arms = {str(label) for label in (source.control_, *source.arms_)}
+        if arms != set(people.names):
+            raise ShapeMismatch(
+                f"{name} has other arms", value=", ".join(sorted(arms)), allowed=", ".join(people.names)
+            )
+        for outcome in people.outcomes.names:
+            if outcome not in source.outcomes_:
+                raise UnknownName(
+                    f"{name} has no such outcome",
+                    value=outcome,
+                    allowed=near(outcome, source.outcomes_, 8),
+                    mend="Name the outcomes that all sources have (--outcome)",
+                )
+
+
+def priced(config: EvaluateConfig, people: Opened) -> Prices:
+    """Worths and costs. Raises BadOption, UnknownName, CostRange."""
+    value = named_numbers(config.value, "--value")
+    for name in value:
+        if name not in people.outcomes.names:
+            raise UnknownName("--value: no such outcome", value=name, allowed=near(name, people.outcomes.names, 8))
+    if not config.cost:
+        return Prices(value, None)
+    cost = named_numbers(config.cost, "--cost")
+    for name, number in cost.items():
+        if name not in people.names:
+            raise UnknownName("--cost: no such arm", value=name, allowed=near(name, people.names, 8))
+        if not (np.isfinite(number) and number >= 0):
+            raise CostRange("A cost lies outside its range", value=f"{name}={number:g}", allowed="0 or more")
+    return Prices(value, tuple(cost.get(name, 0.0) for name in people.names))
+
+
+def fingerprints(sources: Mapping[str, Any]) -> dict[str, str]:
+    """Content of every model: its folder's, or that of its weights in memory."""
+    found = {}
+    for name, source in sources.items():
+        if isinstance(source, ColumnScore):
+            continue
+        state, arrays = source._state()
+        parts = [repr(state), source.columns_.to_json(), *(arrays[key].tobytes() for key in sorted(arrays))]
+        found[f"model {name}"] = fingerprint(*(part if isinstance(part, bytes) else repr(part).encode() for part in parts))
+    return found
+
+
+def roles_left(config: EvaluateConfig) -> Any:
+    """Kept for readers of `open_table`: the roles are those of `roles_of`."""
+    return roles_of, model_folder, config
