@@ -219,6 +219,38 @@ def test_addresses_carry_options_only_where_they_are_expected(frame, tmp_path):
         open_rows(f"{tmp_path / 'one.parquet'}#train")
 
 
+def test_a_factory_makes_a_table(tmp_path, monkeypatch):
+    (tmp_path / "makes_rows.py").write_text("def table(n='3'):\n    return {'a': list(range(int(n)))}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert open_rows("makes_rows:table?n=5").count() == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a,b\n", ["a", "b"]),
+        ("a,b\n1,2", ["a", "b"]),
+        ("\ufeffa,b\n1,2\n", ["a", "b"]),
+        ("a;b\n1;2,5\n", ["a", "b"]),
+        ("a\tb\n1\t2\n", ["a", "b"]),
+        ("a\n1\n", ["a"]),
+    ],
+)
+def test_headers(tmp_path, text, names):
+    (tmp_path / "t.csv").write_text(text, "utf-8")
+    rows = open_rows(tmp_path / "t.csv")
+    assert rows.names == names
+    assert rows.count() == text.count("\n1")
+
+
+def test_fingerprints_are_of_values(frame):
+    one = open_rows(frame).fingerprint
+    assert open_rows(frame.to_pandas()).fingerprint == one
+    assert open_rows(frame.with_columns(x=pl.col("x") + 1)).fingerprint != one
+    nested = [open_rows({"a": values}).fingerprint for values in ([[1], [2]], [[1], [3]])]
+    assert nested[0] != nested[1]
+
+
 def test_registered_names_are_tables():
     assert open_rows("zoo").count() == 101
     with pytest.raises(UnknownName, match="mushroom"):
@@ -267,6 +299,8 @@ def test_row_groups_are_written_whole_or_not_at_all(frame, tmp_path):
         (lambda f: {"a": np.zeros((2, 2))}, ShapeMismatch, r"\(2, 2\)"),
         (lambda f: {"a": [1, "x"]}, BadValues, "column a"),
         (lambda f: pd.DataFrame({"a": [1, "x"]}), BadValues, "several kinds"),
+        (lambda f: pd.DataFrame([[1, 2]], columns=["a", "a"]), BadValues, "share a name: a"),
+        (lambda f: pl.DataFrame({"a": pl.Series([1], dtype=pl.Int128)}), UnsupportedFormat, "a Int128"),
         (lambda f: np.zeros(3), ShapeMismatch, r"\(3,\)"),
         (lambda f: np.zeros((3, 2), dtype=complex), BadValues, "complex"),
         (lambda f: {"a": "text"}, ShapeMismatch, "one value per row"),

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from querist.errors import BadValues, ShapeMismatch, UnsupportedFormat
 from querist.sources.rows.parquet import ParquetRows
-from querist.sources.rows.table import BATCH_ROWS, Rows
+from querist.sources.rows.table import BATCH_ROWS, Rows, refuse_twins
 
 __all__ = ["ArrayRows", "TableRows", "in_memory"]
 
@@ -77,8 +77,16 @@ def in_memory(source: Any) -> Rows:
     if family == "polars" and type(source).__name__ == "LazyFrame":
         return _set_down(f"polars {type(source).__name__}", source.sink_parquet)
     if family == "polars" and hasattr(source, "to_arrow") and hasattr(source, "columns"):
-        return TableRows("polars table", source.to_arrow())
+        try:
+            return TableRows("polars table", source.to_arrow())
+        except pa.ArrowException as error:
+            raise UnsupportedFormat(
+                f"A column of the polars table has a type that Arrow lacks ({str(error)[:120]})",
+                value=", ".join(f"{name} {kind}" for name, kind in list(source.schema.items())[:8]),
+                mend="Cast it first",
+            ) from None
     if family == "pandas" and hasattr(source, "columns"):
+        refuse_twins([str(name) for name in source.columns], "the pandas table")
         try:
             return TableRows("pandas table", pa.Table.from_pandas(source, preserve_index=False))
         except (pa.ArrowException, ValueError) as error:

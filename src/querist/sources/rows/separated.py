@@ -24,7 +24,9 @@ _COLUMN = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error
 
 
 class CsvRows(Rows):
-    """A file of separated values with a header. Empty cells and NA, N/A, NaN, null and their like are missing.
+    """A file of values with a header, separated by commas (tabs in .tsv; semicolons where the header has no comma).
+
+    Empty cells and NA, N/A, NaN, null and their like are missing.
 
     The first block suggests the types; one pass over the file, made when the types are first needed, widens those that a
     later row contradicts (whole numbers to numbers, everything else to text) and counts the rows. Until then `n` is None.
@@ -35,6 +37,7 @@ class CsvRows(Rows):
         """types: those of its columns where they are known beforehand, which saves the pass; all columns must be named."""
         super().__init__(origin)
         self._path = path
+        self._separator = separator_of(path)
         with self._open({}) as reader:
             first = reader.schema
         if types is not None:
@@ -88,14 +91,13 @@ class CsvRows(Rows):
 
     @contextmanager
     def _open(self, types: dict[str, Any], columns: list[str] | None = None) -> Iterator[Any]:
-        separator = "\t" if self._path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
         source = None
         try:
             source = pa.input_stream(str(self._path), compression="detect")
             with pc.open_csv(
                 source,
                 read_options=pc.ReadOptions(block_size=BLOCK, use_threads=False),
-                parse_options=pc.ParseOptions(delimiter=separator, newlines_in_values=True),
+                parse_options=pc.ParseOptions(delimiter=self._separator, newlines_in_values=True),
                 convert_options=pc.ConvertOptions(
                     column_types=types, include_columns=columns, strings_can_be_null=True
                 ),
@@ -112,6 +114,21 @@ class CsvRows(Rows):
 
     def _content(self) -> str:
         return fingerprint(self._path)
+
+
+def separator_of(path: Path) -> str:
+    """A tab in `.tsv`; else a comma, or a semicolon or tab where the first line has no comma. Raises CorruptFile."""
+    if path.name.lower().removesuffix(".gz").endswith(".tsv"):
+        return "\t"
+    try:
+        with pa.input_stream(str(path), compression="detect") as file:
+            first = file.read(1 << 16).splitlines()[:1]
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFile(f"The table cannot be read ({str(error)[:160]})", value=str(path)) from None
+    for mark in (b",", b";", b"\t"):
+        if first and mark in first[0]:
+            return mark.decode()
+    return ","
 
 
 class _Contradicted(Exception):

@@ -14,7 +14,7 @@ from querist.errors import BadOption, BadValues, UnknownName, near
 if TYPE_CHECKING:
     from querist.sources.rows.columns import Columns
 
-__all__ = ["BATCH_ROWS", "Pieces", "Rows", "exactly", "one_batch"]
+__all__ = ["BATCH_ROWS", "Pieces", "Rows", "exactly", "one_batch", "refuse_twins"]
 
 BATCH_ROWS = 131_072
 """Rows of a batch where nothing else is asked for: a million numbers at eight columns, 8 MiB."""
@@ -61,10 +61,15 @@ class Rows:
     def _content(self) -> str:
         """`sha256:<hex>` of what the table holds."""
         from querist.sources.rows.hashing import hash_rows
+        from querist.sources.rows.values import kind_of
 
         digest = hashlib.sha256("\0".join(self.names).encode())
+        plain = [field.name for field in self.schema if kind_of(field.type) is not None]
         for batch in self.batches():
-            digest.update(hash_rows(batch).tobytes())
+            digest.update(hash_rows(batch, plain).tobytes())
+            for name in self.names:
+                if name not in plain:  # nested or bytes: no part of an encoding, still part of the table
+                    digest.update(repr(batch.column(name).to_pylist()).encode("utf-8", "surrogatepass"))
         return f"sha256:{digest.hexdigest()}"
 
     # ------------------------------------------------------------------------------------------------- what is shared
