@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 import pytest
+
+from querist.errors import SourceNotFound
+from querist.sources.datasets.registry import locate
 
 Y = np.array([1, 1, 0, 1, 0, 1, 0, 0, 1, 0.0])
 T = np.array([1, 1, 0, 1, 0, 1, 0, 1, 0, 0])
 S = np.array([0.9, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
 
-FOLDER = Path(os.environ.get("QUERIST_DATA", "nowhere")) / "effects"
-
 
 def table(name: str) -> pl.DataFrame:
-    path = FOLDER / f"{name}.parquet"
-    if not path.is_file():
-        pytest.skip(f"{path.name} is not beside the checkout")
-    return pl.read_parquet(path)
+    try:
+        return pl.read_parquet(locate(name))
+    except SourceNotFound:
+        pytest.skip(f"{name} is not beside the checkout")
 
 
 def pair(name: str, outcome: str = "visit"):

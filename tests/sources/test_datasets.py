@@ -93,6 +93,29 @@ def test_a_file_is_taken_only_with_its_checksum(alone, monkeypatch):
         fetch("sample", source=alone / "nothing")
 
 
+def test_a_set_that_a_user_must_bring_says_how(alone, monkeypatch, capsys):
+    from querist.cli import main
+    from querist.errors import UnsupportedFormat
+
+    with pytest.raises(SourceNotFound, match="path of your file"):
+        locate("lenta")
+    mine = alone / "mine.csv"
+    mine.write_text("a\n1\n")
+    with pytest.raises(UnsupportedFormat, match="No checksum"):
+        fetch("lenta", source=mine)
+    with pytest.raises(CorruptFile, match="sha256"):
+        fetch("criteo-uplift", source=mine)
+    folder = alone / "data" / "effects"
+    folder.mkdir(parents=True)
+    (folder / "lenta.csv").write_text("a\n1\n")
+    monkeypatch.setenv("QUERIST_DATA", str(alone / "data"))
+    assert locate("lenta") == folder / "lenta.csv"
+    assert main(["data", "list"]) == 0
+    listed = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "? MB" in listed["criteo-uplift"]
+    assert "bundled" in listed["hillstrom"]
+
+
 def test_a_download_is_checked(alone, monkeypatch):
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):

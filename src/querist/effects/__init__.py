@@ -8,6 +8,7 @@ from querist._lazy import attach
 
 if TYPE_CHECKING:
     from querist.effects.budget import Allocation, Path, allocate, budget_path, multi_arm_qini
+    from querist.effects.criteo import read_criteo
     from querist.effects.design import aipw_scores, plan
     from querist.effects.metrics import (
         Calibration,
@@ -44,6 +45,7 @@ __all__ = [
     "policy_value",
     "qini",
     "rate",
+    "read_criteo",
     "retier",
     "simulate",
     "uplift_at_k",
@@ -55,6 +57,7 @@ __getattr__, __dir__ = attach(
     __name__,
     {
         "querist.effects.budget": ("Allocation", "Path", "allocate", "budget_path", "multi_arm_qini"),
+        "querist.effects.criteo": ("read_criteo",),
         "querist.effects.design": ("aipw_scores", "plan"),
         "querist.effects.metrics": (
             "Calibration",
