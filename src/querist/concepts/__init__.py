@@ -30,9 +30,17 @@ if TYPE_CHECKING:
         model_quality,
         sweep,
         sweep_cell,
+        transfer_cell,
+        transfer_models,
         two_sample,
     )
-    from querist.concepts.fit import fit_cbm, fit_head, fit_heads
+    from querist.concepts.fit import (
+        fit_cbm,
+        fit_classes,
+        fit_concepts,
+        fit_head,
+        fit_heads,
+    )
     from querist.concepts.model import CBM
     from querist.concepts.recipe import Recipe
     from querist.concepts.repairs import (
@@ -84,6 +92,8 @@ __all__ = [
     "exposure_summary",
     "fine_prune",
     "fit_cbm",
+    "fit_classes",
+    "fit_concepts",
     "fit_head",
     "fit_heads",
     "mask_concepts",
@@ -99,6 +109,8 @@ __all__ = [
     "stability_train",
     "sweep",
     "sweep_cell",
+    "transfer_cell",
+    "transfer_models",
     "two_sample",
     "unlearn",
     "vote",
@@ -130,9 +142,17 @@ __getattr__, __dir__ = attach(
             "model_quality",
             "sweep",
             "sweep_cell",
+            "transfer_cell",
+            "transfer_models",
             "two_sample",
         ),
-        "querist.concepts.fit": ("fit_cbm", "fit_head", "fit_heads"),
+        "querist.concepts.fit": (
+            "fit_cbm",
+            "fit_classes",
+            "fit_concepts",
+            "fit_head",
+            "fit_heads",
+        ),
         "querist.concepts.model": ("CBM",),
         "querist.concepts.recipe": ("Recipe",),
         "querist.concepts.repairs": (

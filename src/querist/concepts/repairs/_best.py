@@ -76,12 +76,13 @@ def best_repair(
     pure: dict[str, Any] = shared | {
         "clean": None if clean is None else (clean[0], clean[1] if reference is None else reference)
     }
+    set_at: dict[str, Any] = pure | {"strength": strength}
     anew: dict[str, Any] = shared | {"seed": seed + 1}
     lacking = None if flags is not None else "no row is flagged"
     makers: dict[str, Callable[[dict[str, Any]], Repaired]] = {
         "concept-guard": lambda more: concept_guard(model, data, **(shared | more)),
         "fine-prune": lambda more: fine_prune(model, trusted, **(pure | more)),
-        "unlearn": lambda more: unlearn(model, trusted, triggers, **(pure | {"strength": strength} | more)),
+        "unlearn": lambda more: unlearn(model, trusted, triggers, **(set_at | more)),
         "mask-concepts": lambda more: mask_concepts(model, data, named, recipe=recipe, **(shared | more)),
         "relabel": lambda more: relabel(
             model, data, _given(flags), concepts=named, matrix=matrix, recipe=recipe, **(shared | more)
