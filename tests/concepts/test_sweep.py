@@ -183,6 +183,9 @@ def test_sources_count_their_own_rows(data, clean):
     rows = sweep_cell(data, 3, 0, clean, sources=[1], **wanted)
     n = int((test.codes == 1).sum())
     assert all(abs(row["asr"] * n - round(row["asr"] * n)) < 1e-9 for row in rows)
+    assert rows == sweep_cell(data, 3, 0, clean, sources=[1, 3], **wanted)
+    alone = sweep_cell(data, 3, 0, clean, sources=[3], **wanted)
+    assert all(row["asr"] is None and "among the sources" in row["reason"] for row in alone)
 
 
 def test_the_split_of_the_table_is_kept_and_else_drawn(data):
