@@ -79,6 +79,8 @@ def test_every_network_has_about_the_size_of_the_small_one(kind):
     """12 columns, 3 arms, 2 outcomes: 23,500 parameters ± 20 %."""
     model = kind(**{**QUICK, "epochs": 1}).fit(DATA.X, DATA.arm, DATA.Y)
     assert model.parameters_ == pytest.approx(23_500, rel=0.2)
+    wide = model._net(model.shape_._replace(width=round(kind.SMALL * kind.WIDER)))
+    assert sum(one.numel() for one in wide.parameters()) == pytest.approx(604_000, rel=0.2)
 
 
 @pytest.mark.parametrize("kind", NETWORKS)

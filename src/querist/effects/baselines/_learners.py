@@ -67,6 +67,8 @@ class Learned:
         self.learner = learner
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
+        if not len(X):  # scikit-learn refuses to say nothing of nobody
+            return np.zeros(0)
         if is_classifier(self.learner):
             return self.learner.predict_proba(X)[:, list(self.learner.classes_).index(1.0)]
         return np.asarray(self.learner.predict(X), dtype=float).reshape(-1)
