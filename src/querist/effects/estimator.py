@@ -19,7 +19,7 @@ from querist.effects.sample import NotEstimable, Sample, control_of, sample_of
 from querist.errors import BadOption, BadValues, NumericalFailure, near
 from querist.sources.rows import Columns, Encoded, hash_rows, open_rows
 
-__all__ = ["Estimator", "Parts"]
+__all__ = ["Estimator", "Parts", "refuse_hooks"]
 
 BATCH = 16_384
 """Rows that are predicted at a time."""
@@ -107,7 +107,7 @@ class Estimator(BaseEstimator):
         X: frame, array [n, d] or `sources.rows.Rows`; NaN is a value like another. arm: labels [n]. Y: outcomes as frame, mapping or
         array [n, K]; a missing one is left out of that outcome alone. sample_weight [n], of any scale; cluster [n]: ids of rows
         that were given their arm together, which are never parted by folds or a validation split; propensity: see the class;
-        hooks: `training.Hook`s that watch every network trained.
+        hooks: `training.Hook`s that watch every network trained, refused by models that train none.
 
         Raises BadInput of many kinds: ControlAbsent, NoControl, NoTreated, ArmMissing, ArmInFeatures, LengthMismatch,
         PropensityRange, BadValues, UnknownName.
@@ -290,6 +290,17 @@ class Estimator(BaseEstimator):
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
             raise BadOption("This model has not been fitted", value=type(self).__name__, mend="Call fit first")
+
+
+def refuse_hooks(model: Estimator, hooks: Sequence[Any]) -> None:
+    """BadOption where hooks would never be called."""
+    if hooks:
+        raise BadOption(
+            "Hooks watch the training of a network",
+            value=type(model).__name__,
+            allowed="a model that trains one",
+            mend="Leave hooks out",
+        )
 
 
 def _said(outcomes: Outcomes) -> list[str]:
