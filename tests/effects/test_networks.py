@@ -110,6 +110,13 @@ def test_categories_missing_values_and_unknown_levels_go_through_all():
         assert set(model.features_) == {"age", "new", "zone"}
 
 
+def test_weights_count_by_their_ratios_alone():
+    weight = np.random.default_rng(0).uniform(0.5, 2, 400)
+    one, two = (MMoE(**QUICK).fit(DATA.X, DATA.arm, DATA.Y, sample_weight=c * weight).predict(DATA.X) for c in (1, 8))
+    assert (one == two).all()
+    assert abs(one - MMoE(**QUICK).fit(DATA.X, DATA.arm, DATA.Y).predict(DATA.X)).max() > 1e-5
+
+
 def test_ensembles_spread():
     model = TARNet(ensemble=2, **QUICK).fit(DATA.X, DATA.arm, DATA.Y)
     effects = model.predict_effects(DATA.X)
