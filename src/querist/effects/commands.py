@@ -6,7 +6,16 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from querist.effects.configs import CheckConfig, CheckOptions, EvaluateConfig, EvaluateOptions
+from querist.effects.configs import (
+    AllocateConfig,
+    AllocateOptions,
+    CheckConfig,
+    CheckOptions,
+    EvaluateConfig,
+    EvaluateOptions,
+    ScoreConfig,
+    ScoreOptions,
+)
 from querist.reports.command import CommonOptions, carry_out
 
 __all__ = ["app"]
@@ -57,3 +66,51 @@ def evaluate(
 
     config = EvaluateConfig.build(**options.model_dump(), source=source, table=table)
     return carry_out(EvaluateStudy(), config, common)
+
+
+@app.command
+def score(
+    model: str,
+    table: str,
+    output: str,
+    /,
+    *,
+    options: Annotated[ScoreOptions, Parameter(name="*")] = ScoreOptions(),  # noqa: B008 - frozen
+    common: CommonOptions = CommonOptions(),  # noqa: B008 - frozen
+) -> int:
+    """Score a table of any size into a folder of Parquet files, row group by row group; killed, it goes on with --resume.
+
+    Parameters
+    ----------
+    model
+        A model folder, or the run that fitted it.
+    table
+        Parquet file or folder, CSV, Arrow file, a registered name; #a:b names some rows.
+    output
+        Folder of the scores' files; nothing else is written there.
+    """
+    from querist.effects.studies.score import ScoreStudy
+
+    config = ScoreConfig.build(**options.model_dump(), model=model, table=table, output=output)
+    return carry_out(ScoreStudy(), config, common)
+
+
+@app.command
+def allocate(
+    scores: str,
+    /,
+    *,
+    options: Annotated[AllocateOptions, Parameter(name="*")] = AllocateOptions(),  # noqa: B008 - frozen
+    common: CommonOptions = CommonOptions(),  # noqa: B008 - frozen
+) -> int:
+    """Who gets which arm under a budget: the largest predicted worth, its price, and what one arm alone would do.
+
+    Parameters
+    ----------
+    scores
+        A table of scores, as querist effects score writes it: a folder, a Parquet file.
+    """
+    from querist.effects.studies.allocate import AllocateStudy
+
+    config = AllocateConfig.build(**options.model_dump(), scores=scores)
+    return carry_out(AllocateStudy(), config, common)

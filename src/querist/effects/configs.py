@@ -11,6 +11,8 @@ from querist.runs.study import StudyConfig
 __all__ = [
     "COMPONENT_NAMES",
     "CONVENTION_NAMES",
+    "AllocateConfig",
+    "AllocateOptions",
     "CheckConfig",
     "CheckOptions",
     "EvaluateConfig",
@@ -18,6 +20,8 @@ __all__ = [
     "FitConfig",
     "FitOptions",
     "PeopleOptions",
+    "ScoreConfig",
+    "ScoreOptions",
     "named_numbers",
     "several",
 ]
@@ -213,3 +217,74 @@ class EvaluateConfig(EvaluateOptions):
         default="", description="Whose scores: a model folder or the run that fitted it, or column:NAME of the table."
     )
     table: str = Field(default="", description="The table: a TABLE address, or what one in memory was called.")
+
+
+class ScoreOptions(StudyConfig):
+    """Options of `effects score`."""
+
+    id: tuple[str, ...] = Field(default=(), description="Columns that are copied beside the scores.")
+    columns: tuple[str, ...] = Field(
+        default=(),
+        description="Score columns, or patterns: natural:OUTCOME, base:OUTCOME, incremental:ARM:OUTCOME, total:ARM:OUTCOME, "
+        "response:ARM:OUTCOME; none: all but responses.",
+    )
+    batch_rows: int = Field(default=65_536, ge=1, description="Rows that are scored at once.")
+    file_rows: int = Field(default=1_048_576, ge=1, description="Rows of one file at most, row groups whole.")
+
+    @field_validator("id", "columns", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return several(value)
+
+
+class ScoreConfig(ScoreOptions):
+    """What scoring is told: the model, the table, where scores go."""
+
+    model: str = Field(default="", description="A model folder, or the run that fitted it.")
+    table: str = Field(default="", description="The table: a TABLE address, or what one in memory was called.")
+    output: str = Field(default="", description="Folder of the scores' Parquet files.")
+
+
+class AllocateOptions(StudyConfig):
+    """Options of `effects allocate`."""
+
+    budget: float | None = Field(default=None, description="What may be spent in all; inf for no limit.")
+    value: tuple[str, ...] = Field(
+        default=(),
+        description="Worth of one unit of an outcome, OUTCOME=NUMBER by commas; none: 1 where there is one outcome.",
+    )
+    cost: tuple[str, ...] = Field(default=(), description="Cost of giving an arm to a person, ARM=NUMBER by commas.")
+    cost_column: tuple[str, ...] = Field(
+        default=(), description="Column of each person's cost of an arm, ARM=COLUMN by commas."
+    )
+    capacity: tuple[str, ...] = Field(default=(), description="Most people of an arm, ARM=NUMBER by commas.")
+    group: str | None = Field(default=None, description="Column of groups of which a least share is to be treated.")
+    group_min: float | None = Field(default=None, ge=0, le=1, description="That share.")
+    net: bool = Field(default=False, description="Count costs against rewards.")
+    method: Literal["auto", "path", "dual", "milp"] = Field(
+        default="auto", description="path (one sort, all budgets), dual (bisection), milp (exact, small tables), auto."
+    )
+    id: str | None = Field(default=None, description="Column of people's ids, copied into the answer.")
+    arm: str | None = Field(
+        default=None,
+        description="Column of the arm that each person was given, where outcomes of the same people are known.",
+    )
+    outcome: tuple[str, ...] = Field(
+        default=(), description="With --arm: columns of the outcomes that are weighed, by commas."
+    )
+    control: str | None = Field(default=None, description="With --arm: label of control.")
+    cluster: str | None = Field(
+        default=None, description="With --arm: column of the unit that was assigned as a whole."
+    )
+    level: float = Field(default=0.05, gt=0, lt=1, description="Level of tests, and 1 less that of intervals.")
+
+    @field_validator("value", "cost", "cost_column", "capacity", "outcome", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return several(value)
+
+
+class AllocateConfig(AllocateOptions):
+    """What an allocation is told: the scores and what limits it."""
+
+    scores: str = Field(default="", description="A table of scores, as `effects score` writes it: a TABLE address.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from querist.results.question import Question
 
 __all__ = [
+    "ALLOCATE_QUESTIONS",
     "ANY_EFFECT",
     "ARMS_DIFFER",
     "ARM_HIDDEN",
@@ -166,4 +167,5 @@ EVALUATE_QUESTIONS = (
     CALIBRATED,
     ARM_HIDDEN,
 )
+ALLOCATE_QUESTIONS = (BUDGET,)
 MONITOR_QUESTIONS = (DRIFT, STILL_WORKS, CONTROL_PRESENT)
