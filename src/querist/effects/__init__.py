@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from querist.effects.serving import load
     from querist.effects.simulation import Simulated, simulate
     from querist.effects.studies.check import check
+    from querist.effects.studies.score import ScoreSummary, score
 
 __all__ = [
     "M3TN",
@@ -70,6 +71,7 @@ __all__ = [
     "RLearner",
     "RandomRank",
     "SLearner",
+    "ScoreSummary",
     "Simulated",
     "SingleArm",
     "TARNet",
@@ -93,6 +95,7 @@ __all__ = [
     "rate",
     "read_criteo",
     "retier",
+    "score",
     "simulate",
     "uplift_at_k",
     "weighted_average_uplift",
@@ -143,5 +146,6 @@ __getattr__, __dir__ = attach(
         "querist.effects.serving": ("load",),
         "querist.effects.simulation": ("Simulated", "simulate"),
         "querist.effects.studies.check": ("check",),
+        "querist.effects.studies.score": ("ScoreSummary", "score"),
     },
 )

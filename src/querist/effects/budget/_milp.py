@@ -149,6 +149,7 @@ def _infeasible(reward: np.ndarray, sides: Sides, size: np.ndarray) -> Infeasibl
     spans = np.cumsum([0] + [part.shape[0] for part in parts[:-1]])
     binding = [k for k, a, b in zip(kinds, spans, spans[1:], strict=False) if any(tight[a:b])] or ["whole people"]
     least = np.zeros(1) if sides.group_min is None else sides.group_min
+    best = abs(max(best, 0.0))
     largest = float((least * best).max())
     return Infeasible(
         f"No allocation treats the least share of every group: {' and '.join(binding)} stands in the way",

@@ -23,8 +23,8 @@ def draw(tables: Mapping[str, pl.DataFrame], budget: float) -> list[Figure]:
     ]
     data, layout = lines(worth, Axes("budget", "predicted worth over control"), marks=marks)
     caption = (
-        "Predicted worth of the best use of each budget, and of spending it on one arm alone (grey). The slope is the price of budget: where "
-        "the line is flat, more of it buys nothing."
+        "Predicted worth of the best use of each budget, and of spending it on one arm alone (grey). The slope is the price of budget: "
+        "where the line is flat, more of it buys nothing."
     )
     first = Figure("worth", "Worth against budget", caption, data, layout, "budget_path")
     shares = [

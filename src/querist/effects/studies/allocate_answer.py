@@ -42,7 +42,7 @@ def answer(config: AllocateConfig, wanted: Wanted, tables: Mapping[str, pl.DataF
         Section(
             "The answer",
             words=(
-                f"{n} people, arms {', '.join(wanted.arms)}; worth is {unit}{net}. Of the budget {_n(solved['budget'])} the allocation spends "
+                f"{n} people, arms {', '.join(wanted.arms)}; worth is {unit}{net}. Of the budget {_n(solved['budget'])} it spends "
                 f"{_n(solved['spent'])} and is predicted to be worth {_n(solved['value'])} over control; no allocation is worth more than "
                 f"{_n(solved['lp_bound'])} (gap {_n(solved['gap'])}, method {solved['method']}). One more unit of budget would be worth "
                 f"{_n(solved['shadow_price'])}.",
@@ -78,7 +78,7 @@ def answer(config: AllocateConfig, wanted: Wanted, tables: Mapping[str, pl.DataF
 
 def _finding(wanted: Wanted, gains: pl.DataFrame) -> Finding:
     if wanted.known is None:
-        because = "What the allocation is worth beside the best single arm cannot be told: the table has no arms and outcomes of these people."
+        because = "What the allocation is worth beside the best single arm cannot be told: the table holds no arms and outcomes."
         return Finding("budget", BUDGET.id, None, BUDGET.unit, None, None, 0.0, None, "cannot say", because)
     by = {row["policy"]: row for row in gains.to_dicts()}
     own, single, more = by["allocation"], by["best single arm"], by["difference"]

@@ -176,7 +176,7 @@ def _texts(rows: Rows, name: str) -> list[str]:
 
 def _control(rows: Rows) -> str:
     """The label that files of scores keep, "control" where they keep none."""
-    return rows.options.get("control") or written_control(rows) or "control"
+    return str(rows.options.get("control") or rows.about.get("control") or "control")
 
 
 def _known(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -254,11 +253,9 @@ def _refuse_foreign(output: Path) -> None:
 
 
 def _is_scores(path: Path) -> bool:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from querist.errors import QueristError
 
     try:
-        held = pq.read_schema(path).metadata or {}
-        return str(json.loads(held.get(b"querist", b"{}")).get("form", "")).startswith("querist.effects.scores")
-    except (OSError, ValueError, pa.ArrowInvalid):
+        return str(open_rows(path).about.get("form", "")).startswith("querist.effects.scores")
+    except QueristError:
         return False

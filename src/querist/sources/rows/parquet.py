@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ PIECE = 16_384
 
 NOTE = b"querist.note"
 """Key of a Parquet file's metadata under which stands what a person must know of it."""
+ABOUT = b"querist"
+"""Key of the metadata under which a file that querist wrote says what its columns are."""
 
 
 @contextmanager
@@ -61,6 +64,15 @@ def parquet_files(folder: Path) -> list[Path]:
     return found
 
 
+def _about(metadata: dict[bytes, bytes]) -> dict[str, Any]:
+    """What a file that querist wrote says of itself: JSON under `querist`; nothing of any other file."""
+    try:
+        held = json.loads(metadata.get(ABOUT, b"{}"))
+    except ValueError:
+        return {}
+    return held if isinstance(held, dict) else {}
+
+
 class ParquetRows(Rows):
     """Parquet files, read row group by row group; their columns must have the same names, types are widened to a common one.
 
@@ -70,10 +82,13 @@ class ParquetRows(Rows):
     def __init__(self, origin: str, files: Sequence[Path]):
         schemas, groups, places = [], [], []
         notes: list[str] = []
+        about: list[dict[str, Any]] = []
         for path in files:
             with reading(path), pq.ParquetFile(path) as file:
                 schemas.append(file.schema_arrow.remove_metadata())
-                notes.append((file.schema_arrow.metadata or {}).get(NOTE, b"").decode("utf-8", "replace"))
+                held = file.schema_arrow.metadata or {}
+                notes.append(held.get(NOTE, b"").decode("utf-8", "replace"))
+                about.append(_about(held))
                 for number in range(file.num_row_groups):
                     groups.append(file.metadata.row_group(number).num_rows)
                     places.append((path, number))
@@ -89,6 +104,8 @@ class ParquetRows(Rows):
         super().__init__(origin, common, sum(groups), groups)
         self._files, self._places = list(files), places
         self.notes = tuple(dict.fromkeys(filter(None, notes)))
+        # Files of one table say one thing; where they do not, they were made by different hands.
+        self.about = about[0] if all(one == about[0] for one in about) else {}
 
     def _read(self, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         for path in self._files:

@@ -27,7 +27,7 @@ class Rows:
     pass would tell. `batches` may be called again and again. `groups` gives the rows of each piece that can be read by
     itself (row groups of Parquet, record batches of Arrow, slices of what lies in memory); a source that can only be read
     from its start, such as CSV, has none: `grouped` writes it once as Parquet. `options` are those of its address,
-    `notes` what a person must know of it (that it is synthetic).
+    `notes` what a person must know of it (that it is synthetic), `about` what a file that querist wrote says of its columns.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Rows:
         self.origin = origin
         self.options: dict[str, str] = {}
         self.notes: tuple[str, ...] = ()
+        self.about: dict[str, Any] = {}
         self._schema, self._n = schema, n
         self._groups = None if groups is None else tuple(int(size) for size in groups)
         self._print: str | None = None

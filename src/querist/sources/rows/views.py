@@ -32,7 +32,7 @@ class Part(Rows):
             groups = [length for _, _, length in pieces]
         super().__init__(f"{whole.origin}#{start}:{'' if stop is None else stop}", None, n, groups)
         self._whole, self._start, self._stop, self._pieces = whole, start, stop, pieces
-        self.options, self.notes = whole.options, whole.notes
+        self.options, self.notes, self.about = whole.options, whole.notes, whole.about
 
     @property
     def schema(self) -> pa.Schema:
@@ -70,7 +70,7 @@ class Selected(Rows):
     def __init__(self, whole: Rows, columns: list[str]):
         super().__init__(whole.origin, None, whole.n, whole.groups if whole.has_groups else None)
         self._whole, self._columns = whole, columns
-        self.options, self.notes = whole.options, whole.notes
+        self.options, self.notes, self.about = whole.options, whole.notes, whole.about
 
     @property
     def schema(self) -> pa.Schema:
