@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -221,17 +222,9 @@ def score(
         quiet = False if run is None and progress is None else progress
         result = ask(ScoreStudy(held), settings, out=run, engine=engine, resume=resume, progress=quiet)
     told = result.summary
-    names = (
-        "rows",
-        "files",
-        "output",
-        "columns",
-        "columns_ignored",
-        "model_hash",
-        "unseen_categories",
-        "missing_filled",
-    )
-    return ScoreSummary(**{name: tuple(told[name]) if isinstance(told[name], list) else told[name] for name in names})
+    names = [field.name for field in dataclasses.fields(ScoreSummary)]
+    found: dict[str, Any] = {name: tuple(told[name]) if isinstance(told[name], list) else told[name] for name in names}
+    return ScoreSummary(**found)
 
 
 def _refuse_foreign(output: Path) -> None:
