@@ -13,6 +13,8 @@ from querist.effects.configs import (
     CheckOptions,
     EvaluateConfig,
     EvaluateOptions,
+    MonitorConfig,
+    MonitorOptions,
     ScoreConfig,
     ScoreOptions,
 )
@@ -114,3 +116,30 @@ def allocate(
 
     config = AllocateConfig.build(**options.model_dump(), scores=scores)
     return carry_out(AllocateStudy(), config, common)
+
+
+@app.command
+def monitor(
+    model: str,
+    before: str,
+    after: str,
+    /,
+    *,
+    options: Annotated[MonitorOptions, Parameter(name="*")] = MonitorOptions(),  # noqa: B008 - frozen
+    common: CommonOptions = CommonOptions(),  # noqa: B008 - frozen
+) -> int:
+    """Does the model still fit? Drift of features, scores and arm shares, realised against predicted effects.
+
+    Parameters
+    ----------
+    model
+        A model folder, or the run that fitted it.
+    before
+        The table it was fitted on or first used on: Parquet file or folder, CSV, Arrow file, a registered name.
+    after
+        A later one; with --arm and outcomes its realised effects are held against predictions.
+    """
+    from querist.effects.studies.monitor import MonitorStudy
+
+    config = MonitorConfig.build(**options.model_dump(), model=model, before=before, after=after)
+    return carry_out(MonitorStudy(), config, common)

@@ -19,6 +19,8 @@ __all__ = [
     "EvaluateOptions",
     "FitConfig",
     "FitOptions",
+    "MonitorConfig",
+    "MonitorOptions",
     "PeopleOptions",
     "ScoreConfig",
     "ScoreOptions",
@@ -288,3 +290,27 @@ class AllocateConfig(AllocateOptions):
     """What an allocation is told: the scores and what limits it."""
 
     scores: str = Field(default="", description="A table of scores, as `effects score` writes it: a TABLE address.")
+
+
+class MonitorOptions(PeopleOptions):
+    """Options of `effects monitor`. Without --arm only features and scores are compared."""
+
+    segment: tuple[str, ...] = Field(
+        default=(),
+        description="Columns whose values are segments that need people under control; none: the model's categories.",
+    )
+    bins: int = Field(default=10, ge=2, le=100, description="Bins of a number, by quantiles of the earlier table.")
+    resamples: int = Field(default=500, ge=100, description="Draws behind the .99 quantile of each stability index.")
+
+    @field_validator("segment", mode="before")
+    @classmethod
+    def _segments(cls, value: Any) -> Any:
+        return several(value)
+
+
+class MonitorConfig(MonitorOptions):
+    """What is watched: a model, the table it was fitted on or first used on, and a later one."""
+
+    model: str = Field(default="", description="A model folder, or the run that fitted it.")
+    before: str = Field(default="", description="The earlier table: a TABLE address, or what one in memory was called.")
+    after: str = Field(default="", description="The later table.")

@@ -133,8 +133,8 @@ DRIFT = Question(
     id="effects.drift",
     ask="Have features or scores changed since the model was fitted?",
     unit="population stability index",
-    null="the .99 quantile of the index between resamples of the earlier table, of the same sizes",
-    rule="Yes where the largest index lies above its null; else no.",
+    null="the .99 quantile of the index between resamples of the earlier table, of the same sizes, for all columns together",
+    rule="Yes where the index of any column lies above its null; else no.",
     welcome="no",
 )
 STILL_WORKS = Question(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -298,8 +299,8 @@ def _calibrated(
     return row, parts
 
 
-def _float(value: object) -> float | None:
-    return None if value is None else float(value)  # pyright: ignore[reportArgumentType]
+def _float(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def _curve(at: Row, psi: np.ndarray, score: np.ndarray, cell: Cell, level: float) -> Iterator[Row]:

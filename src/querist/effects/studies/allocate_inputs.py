@@ -109,7 +109,7 @@ def _worth(config: AllocateConfig, outcomes: tuple[str, ...]) -> dict[str, float
             allowed="OUTCOME=NUMBER",
             mend="Give --value",
         )
-    worth = stated or {outcomes[0]: 1.0}
+    worth = stated or dict.fromkeys(outcomes, 1.0)
     if not any(worth.values()):
         raise BadOption("No outcome is worth anything", value=", ".join(config.value), allowed="a number other than 0")
     return worth

@@ -19,9 +19,18 @@ from querist.effects.serving import load
 from querist.effects.studies.people import OPTIONS, Opened, open_people
 from querist.errors import BadOption, ShapeMismatch, UnknownName, near
 from querist.files import fingerprint_array
-from querist.sources.rows import open_rows
+from querist.sources.rows import Rows, open_rows
 
-__all__ = ["ColumnScore", "Prices", "check_sources", "fingerprints", "open_sources", "open_table", "priced"]
+__all__ = [
+    "ColumnScore",
+    "Prices",
+    "check_sources",
+    "fingerprints",
+    "open_sources",
+    "open_table",
+    "priced",
+    "with_model",
+]
 
 COLUMN = "column:"
 
@@ -81,23 +90,27 @@ def open_table(table: Any, config: EvaluateConfig, sources: Mapping[str, Any]) -
     for name in columns:
         if name not in rows.names:
             raise UnknownName("The table has no such column", value=name, allowed=near(name, rows.names, 12))
-    told = config
     if model is not None:
-        for outcome in parse_outcomes(config.outcome):
-            _has_outcome("The model", model, outcome)
-        fields: dict[str, Any] = {}
-        if not config.outcome and not rows.options.get("outcome"):
-            fields["outcome"] = tuple(f"{name}:{kind}" for name, kind in model.outcomes_.items())
-        if config.control is None and not rows.options.get("control"):
-            fields["control"] = str(model.control_)
-        if not config.feature:
-            fields["feature"] = tuple(model.features_)
-        told = EvaluateConfig.build(config, **fields)
-    elif columns and not config.feature:
-        told = EvaluateConfig.build(config, feature=columns)
-    opened = open_people(rows, told, need_outcomes=True)
-    if model is None:
-        return opened
+        return with_model(rows, config, model)
+    told = EvaluateConfig.build(config, feature=columns) if columns and not config.feature else config
+    return open_people(rows, told, need_outcomes=True)
+
+
+def with_model(rows: Rows, config: Any, model: Any) -> Opened:
+    """A table with the control, arms, outcomes and features of a model where none are said.
+
+    Raises UnknownName for an outcome or an arm that the model does not know, and what `open_people` raises.
+    """
+    for outcome in parse_outcomes(config.outcome):
+        _has_outcome("The model", model, outcome)
+    fields: dict[str, Any] = {}
+    if not config.outcome and not rows.options.get("outcome"):
+        fields["outcome"] = tuple(f"{name}:{kind}" for name, kind in model.outcomes_.items())
+    if config.control is None and not rows.options.get("control"):
+        fields["control"] = str(model.control_)
+    if not config.feature:
+        fields["feature"] = tuple(model.features_)
+    opened = open_people(rows, type(config).build(config, **fields), need_outcomes=True)
     order = [model.control_, *model.arms_]
     seen = {str(label): label for label in opened.labels}
     strange = [label for label in seen if label not in {str(one) for one in order}]

@@ -113,3 +113,64 @@ SOLVED = TableSpec(
     ),
 )
 ALLOCATE_TABLES = (SOLVED, ALLOCATION_ARMS, GAINS, BUDGET_CURVE, ALLOCATION)
+
+PSI = TableSpec(
+    "psi",
+    "How far a feature or score has moved between the tables.",
+    (
+        Column("column", "str", "Feature, or score column."),
+        Column("kind", "str", "feature or score."),
+        Column("psi", "float", "Population stability index over bins, Σ (a − b)·ln(a/b)."),
+        Column(
+            "null",
+            "float",
+            "What it must exceed: .99 quantile between resamples of the earlier table, raised so that it holds for all columns.",
+        ),
+        Column("drifted", "bool", "Whether it lies above."),
+        Column("largest_bin", "str", "Where the shares differ most."),
+        Column("share_before", "float", "Share of that bin in the earlier table."),
+        Column("share_after", "float", "Share in the later one."),
+    ),
+    ("column",),
+)
+ARM_SHARES = TableSpec(
+    "arm_shares",
+    "Shares of arms in both tables.",
+    (
+        Column("arm", "str", "Arm."),
+        Column("before", "float", "Share in the earlier table."),
+        Column("after", "float", "Share in the later one."),
+        Column("difference", "float", "Later less earlier."),
+        Column("p", "float", "Chi-square p of all shares together."),
+    ),
+    ("arm",),
+)
+REALISED = TableSpec(
+    "realised",
+    "Effects found in the later table beside those predicted, of the people for whom the model predicts a gain.",
+    (
+        Column("arm", "str", "Arm."),
+        Column("outcome", "str", "Outcome."),
+        Column("people", "int", "People with a predicted effect above 0."),
+        Column("predicted", "float", "Mean predicted effect on them.", "outcome per person"),
+        Column("realised", "float", "Mean doubly robust effect score of them.", "outcome per person"),
+        Column("difference", "float", "Realised less predicted.", "outcome per person"),
+        Column("low", "float", "Lower end of its interval."),
+        Column("high", "float", "Upper end."),
+        Column("p", "float", "Against 0."),
+        Column("reason", "str", "Why it cannot be told."),
+    ),
+    ("arm", "outcome"),
+)
+SEGMENTS = TableSpec(
+    "segments",
+    "People of each segment of the later table, and how many of them are under control.",
+    (
+        Column("column", "str", "Column."),
+        Column("segment", "str", "Its value."),
+        Column("people", "int", "People."),
+        Column("control", "int", "Of them under control."),
+    ),
+    ("column", "segment"),
+)
+MONITOR_TABLES = (PSI, ARM_SHARES, REALISED, SEGMENTS)
