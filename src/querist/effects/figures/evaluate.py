@@ -62,10 +62,9 @@ def _gains(curves: pl.DataFrame) -> list[Figure]:
         for (arm,), rows in mine.group_by("arm", maintain_order=True):
             series = []
             for (score,), one in rows.group_by("score", maintain_order=True):
-                band = {} if score == NATURAL else {"low": one["low"].to_numpy(), "high": one["high"].to_numpy()}
-                series.append(
-                    Series(str(score), one["share"].to_numpy(), one["gain"].to_numpy(), **band, null=score == NATURAL)
-                )
+                null = score == NATURAL
+                low, high = (None if null else one[end].to_numpy() for end in ("low", "high"))
+                series.append(Series(str(score), one["share"].to_numpy(), one["gain"].to_numpy(), low, high, null=null))
             first = rows.filter(pl.col("score") == rows["score"][0])
             series.append(Series("random order", first["share"].to_numpy(), first["line"].to_numpy(), null=True))
             panels.append((str(arm), lines(series, Axes("share of people treated", f"{outcome} gained per person"))))
