@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from querist.concepts.data import ConceptData
     from querist.concepts.detectors import (
         ConceptCleanse,
+        RuntimeMonitor,
+        absent_conjunctions,
         activation_clusters,
         agreement_test,
         anomaly_index,
@@ -37,7 +39,9 @@ __all__ = [
     "AttackReport",
     "ConceptCleanse",
     "ConceptData",
+    "RuntimeMonitor",
     "Trigger",
+    "absent_conjunctions",
     "activation_clusters",
     "agreement_test",
     "anomaly_index",
@@ -75,6 +79,8 @@ __getattr__, __dir__ = attach(
         "querist.concepts.data": ("ConceptData",),
         "querist.concepts.detectors": (
             "ConceptCleanse",
+            "RuntimeMonitor",
+            "absent_conjunctions",
             "activation_clusters",
             "agreement_test",
             "anomaly_index",
