@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         reference_test,
         spectral_signature,
     )
-    from querist.concepts.exposure import AttackReport, attack_report, two_sample
+    from querist.concepts.exposure import AttackReport, Reachability, attack_report, reachability, redrawn, two_sample
     from querist.concepts.fit import fit_cbm, fit_head, fit_heads
     from querist.concepts.model import CBM
     from querist.concepts.repairs import certified_accuracy, certify, concept_groups, vote
@@ -39,6 +39,7 @@ __all__ = [
     "AttackReport",
     "ConceptCleanse",
     "ConceptData",
+    "Reachability",
     "RuntimeMonitor",
     "Trigger",
     "absent_conjunctions",
@@ -67,6 +68,8 @@ __all__ = [
     "pattern_excess",
     "poison",
     "random_trigger",
+    "reachability",
+    "redrawn",
     "reference_test",
     "spectral_signature",
     "two_sample",
@@ -97,7 +100,14 @@ __getattr__, __dir__ = attach(
             "reference_test",
             "spectral_signature",
         ),
-        "querist.concepts.exposure": ("AttackReport", "attack_report", "two_sample"),
+        "querist.concepts.exposure": (
+            "AttackReport",
+            "Reachability",
+            "attack_report",
+            "reachability",
+            "redrawn",
+            "two_sample",
+        ),
         "querist.concepts.fit": ("fit_cbm", "fit_head", "fit_heads"),
         "querist.concepts.model": ("CBM",),
         "querist.concepts.repairs": ("certified_accuracy", "certify", "concept_groups", "vote"),
