@@ -9,8 +9,14 @@ from querist._lazy import attach
 if TYPE_CHECKING:
     from querist.concepts.data import ConceptData
     from querist.concepts.detectors import (
+        ActivationClustering,
+        AssociationAudit,
         ConceptCleanse,
+        Consistency,
+        LossTrajectory,
         RuntimeMonitor,
+        SpectralSignature,
+        TwoSample,
         absent_conjunctions,
         activation_clusters,
         agreement_test,
@@ -31,17 +37,25 @@ if TYPE_CHECKING:
     from querist.concepts.exposure import AttackReport, Reachability, attack_report, reachability, redrawn, two_sample
     from querist.concepts.fit import fit_cbm, fit_head, fit_heads
     from querist.concepts.model import CBM
+    from querist.concepts.monitor import ConceptMonitor
     from querist.concepts.repairs import certified_accuracy, certify, concept_groups, vote
     from querist.concepts.triggers import Trigger, cat, cat_plus, cat_plus_all, poison, random_trigger
 
 __all__ = [
     "CBM",
+    "ActivationClustering",
+    "AssociationAudit",
     "AttackReport",
     "ConceptCleanse",
     "ConceptData",
+    "ConceptMonitor",
+    "Consistency",
+    "LossTrajectory",
     "Reachability",
     "RuntimeMonitor",
+    "SpectralSignature",
     "Trigger",
+    "TwoSample",
     "absent_conjunctions",
     "activation_clusters",
     "agreement_test",
@@ -81,8 +95,14 @@ __getattr__, __dir__ = attach(
     {
         "querist.concepts.data": ("ConceptData",),
         "querist.concepts.detectors": (
+            "ActivationClustering",
+            "AssociationAudit",
             "ConceptCleanse",
+            "Consistency",
+            "LossTrajectory",
             "RuntimeMonitor",
+            "SpectralSignature",
+            "TwoSample",
             "absent_conjunctions",
             "activation_clusters",
             "agreement_test",
@@ -112,5 +132,6 @@ __getattr__, __dir__ = attach(
         "querist.concepts.model": ("CBM",),
         "querist.concepts.repairs": ("certified_accuracy", "certify", "concept_groups", "vote"),
         "querist.concepts.triggers": ("Trigger", "cat", "cat_plus", "cat_plus_all", "poison", "random_trigger"),
+        "querist.concepts.monitor": ("ConceptMonitor",),
     },
 )
