@@ -121,6 +121,8 @@ class Consistency(Detector):
         """model is not read. Raises SchemaMismatch."""
         import polars as pl
 
+        if reference is not None:
+            same_schema(data, reference)
         level = reference is None or consistency_check(reference).class_level
         matrix = None if reference is None or not level else class_matrix(data, reference)
         found = consistency_check(data, matrix)

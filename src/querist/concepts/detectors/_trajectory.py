@@ -101,9 +101,9 @@ class LossTrajectory(Detector):
     """`loss_trajectory` as a detector: it trains its own head, so `model` is not read; options go to the training.
 
     With a reference, whose rows are watched and not trained on, the rows learnt earlier than all but a share `false_alarms` of
-    its rows are flagged. It finds a trigger that all rows of the target carry (mode mix); a few relabelled rows (dirty) are learnt
-    late, not early, for their concepts speak for their old class. Easy classes are learnt early as well, so that without a reference nothing is flagged: the published
-    rule, which isolates the earliest `share` whatever they are, is what `isolated` gives.
+    its rows are flagged. That finds a trigger which all rows of the target carry (mode mix); a few relabelled rows (dirty) are
+    learnt late, not early, for their concepts speak for their old class. Easy classes are learnt early as well, so that without
+    a reference nothing is flagged; the published rule, which isolates the earliest `share` whatever they are, is `isolated`.
     """
 
     method = "trajectory"
