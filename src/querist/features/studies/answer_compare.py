@@ -33,7 +33,7 @@ from querist.files import replacing
 from querist.results.finding import Finding
 from querist.runs.study import Answer
 
-__all__ = ["answer"]
+__all__ = ["answer", "draws_from"]
 
 Key = tuple[str, str]
 
@@ -48,9 +48,9 @@ def answer(
     """Join, adjust, judge, draw. layers: those that were compared; passed: those that were not, with reasons."""
     known = {spec.name: tables.get(spec.name, spec.frame([])) for spec in COMPARE_TABLES}
     whole = known["draws"].filter(pl.col("class") == "")
-    drawn = {} if config.reference else _draws(whole, ("target", "layer"))
+    drawn = {} if config.reference else draws_from(whole, ("target", "layer"))
     found: dict[Key, Gap] = reference_gaps(config, whole) if config.reference else gaps(drawn, level=config.level)
-    by_class = _draws(known["draws"].filter(pl.col("class") != ""), ("target", "class", "layer"))
+    by_class = draws_from(known["draws"].filter(pl.col("class") != ""), ("target", "class", "layer"))
     class_gaps = gaps(by_class, level=config.level) if by_class else {}
     consistent = _consistency(config, known, layers, found)
     associated, overall = _associations(config, found, known["probes"], layers)
@@ -78,7 +78,8 @@ def answer(
     )
 
 
-def _draws(frame: pl.DataFrame, key: Sequence[str]) -> dict[Any, GapDraws]:
+def draws_from(frame: pl.DataFrame, key: Sequence[str]) -> dict[Any, GapDraws]:
+    """Draws by the columns of `key`, from rows of the table `draws`."""
     found: dict[Any, GapDraws] = {}
     for row in frame.sort("target", "class", "index").to_dicts():
         arrays: dict[str, Any] = {name: np.array(row[name]) for name in ("raw", "null", "permuted")}
