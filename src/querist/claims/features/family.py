@@ -20,18 +20,17 @@ RESNET20 = "querist.features.nets:cifar_resnet?depth=20@resnet20-cifar10"
 RESNET56 = "querist.features.nets:cifar_resnet?depth=56@resnet56-cifar10"
 
 _NET = Column("net", "str", "Which architecture with its weights.")
-_REPEAT = Column("repeat", "int", "Which choice of images, directions and splits.")
 
 FAMILY_TABLES = (
-    family_table("draws", DRAWS.meaning, (_NET, _REPEAT, *DRAWS.columns), ("target", "layer")),
-    family_table("evolution", EVOLUTION.meaning, (_NET, _REPEAT, *EVOLUTION.columns)),
+    family_table("draws", DRAWS.meaning, (_NET, *DRAWS.columns), ("target", "layer")),
+    family_table("evolution", EVOLUTION.meaning, (_NET, *EVOLUTION.columns)),
     family_table(
         "net_profiles",
         "Excess of each layer, of the network itself (model) and of random ones.",
-        (_NET, _REPEAT, *NET_PROFILES.columns),
+        (_NET, *NET_PROFILES.columns),
         ("model", "target", "layer"),
     ),
-    family_table("probes", PROBES.meaning, (_NET, _REPEAT, *PROBES.columns), ("target", "layer")),
+    family_table("probes", PROBES.meaning, (_NET, *PROBES.columns), ("target", "layer")),
     family_table("cells", CELLS.meaning, (_NET, *CELLS.columns)),
     family_table("latent", LATENT.meaning, (_NET, *LATENT.columns), ("layer",)),
 )

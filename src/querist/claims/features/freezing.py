@@ -120,8 +120,8 @@ PREDICTS = Claim(
     statement="The Wasserstein distance of latent laws tells how well a layer transfers.",
     source="ours",
     reference="a reading that tracking distances for transfer suggests; theory (arXiv 2410.08194) and our measurements speak against it.",
-    protocol="ResNet20 of CIFAR-10; excess of the sliced W₂ (iso) of each residual block between CIFAR-10 and a target, and the accuracy of "
-    "a linear probe there (5 folds). Cells are targets times seeds (of images, directions, splits and folds). Beside it, not deciding: "
+    protocol="ResNet20 of CIFAR-10; excess of the sliced W₂ (iso) of each residual block between CIFAR-10 and a target, and the accuracy "
+    "of a linear probe there (5 folds). Cells are targets times seeds (of images, directions, splits and folds). Beside it, not deciding: "
     "the excess at the end of block k and the accuracy with k frozen pretrained blocks, in the cells of features.frozen-layers.",
     rule="The verdict of features.w-predicts-transfer: in each cell −τ(excess, probe) − |τ(depth, probe)| over blocks. Holds where its t "
     "interval over cells lies above 0, fails where below; else it cannot be told.",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from querist.features.figures.layers import against_figures, class_figure, skipped_figure, unit_figures
+from querist.features.figures.layers import against_figures, class_figure, skipped_figure, spread_figures, unit_figures
 from querist.results.charts import Axes, Chart, Mark, Series, by_depth, heat, lines, ridgeline, scatter, stack
 from querist.results.figure import Figure
 
@@ -43,6 +43,7 @@ def compare_figures(tables: Mapping[str, pl.DataFrame], setting: Setting) -> Ite
         if not gaps.height:
             continue
         yield _profile(gaps, target, tables["probes"], setting)
+    yield from spread_figures(tables["spread"], setting.targets, setting.said)
     yield from _ridgelines(tables["pooled"], tables["gaps"], setting)
     yield from evolution_figures(tables["evolution"], setting)
     if tables["net_profiles"].height:

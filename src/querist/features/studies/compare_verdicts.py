@@ -166,7 +166,7 @@ def association_finding(found: Association | None, cells: int) -> Finding:
         because = f"{told}; one target and seed is one cell, and layers are no replicates."
     else:
         interval = f"{found.difference:.2f} ({found.low:.2f} to {found.high:.2f})"
-        because = f"{told} (means of {cells} targets); the distance's lead over depth is {interval}."
+        because = f"{told} (means of {cells} cells, targets and seeds); the distance's lead over depth is {interval}."
     return Finding(
         "all targets",
         question.id,

@@ -10,7 +10,18 @@ from querist.features.configs import CompareConfig
 from querist.features.normalise import fit_normaliser
 from querist.features.relation import rows_of, sites_of
 
-__all__ = ["data_roles", "kinds", "named", "read_captures", "usable"]
+__all__ = ["REPEATED", "data_roles", "kinds", "named", "of_repeat", "read_captures", "usable"]
+
+REPEATED = ("captures", "draws", "probes", "evolution", "net_profiles")
+"""Tables that every repetition adds to; all others are of the first one alone."""
+
+
+def of_repeat(config: CompareConfig, repeat: int) -> CompareConfig:
+    """What one repetition is told: the first is the comparison itself, later ones have seeds of their own and fewer tables."""
+    if repeat == 0:
+        return config
+    less = {"against": None, "save_reference": None, "class_gaps": False}
+    return config.model_copy(update={"seed": config.seeds[repeat], "repeats": 1, **less})
 
 
 def data_roles(config: CompareConfig) -> list[str]:

@@ -137,7 +137,7 @@ class RankStudy(Study[RankConfig]):
         path = captured.write(folder / "capture")
         row = {"model": name, "data": role, "path": str(path), "n": captured.n, "ids_hash": captured.ids_hash}
         row |= {"found": captured.health.found, "captured": captured.health.captured, "notes": list(captured.notes)}
-        row |= {"bytes_bound": captured.bytes_bound, "bytes_peak": captured.bytes_peak}
+        row |= {"bytes_bound": captured.bytes_bound, "bytes_peak": captured.bytes_peak, "repeat": 0}
         passed = [{"model": name, "what": one.what, "reason": one.reason} for one in captured.passed_over]
         passed += [{"model": name, "what": f"{one.what} of {role}", "reason": one.reason} for one in captured.unread]
         tables: dict[str, Any] = {"captures": [{**row, "seconds": time.perf_counter() - begun}], "passed_over": passed}

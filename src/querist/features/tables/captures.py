@@ -29,7 +29,7 @@ LAYERS = TableSpec(
 CAPTURES = TableSpec(
     name="captures",
     meaning="One row per network and data set: where its captured rows lie, and what they cost.",
-    key=("model", "data"),
+    key=("model", "data", "repeat"),
     columns=(
         Column("model", "str", "Which network: model, against, or what it was called."),
         Column("data", "str", "Which data set."),
@@ -42,6 +42,7 @@ CAPTURES = TableSpec(
         Column("bytes_peak", "int", "Memory that was measured, where the system tells it.", "bytes"),
         Column("notes", "list[str]", "What a user should be told."),
         Column("seconds", "float", "Time of the capture.", "s"),
+        Column("repeat", "int", "Which repetition's choice of images; 0 is the one of the seed itself."),
     ),
 )
 

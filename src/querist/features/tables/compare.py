@@ -18,10 +18,12 @@ __all__ = [
     "NET_PROFILES",
     "POOLED",
     "PROBES",
+    "SPREAD",
     "UNITS",
 ]
 
 _Z = "units of z"
+_REPEAT = Column("repeat", "int", "Which repetition; 0 is the one of the seed itself.")
 _GAP = (
     Column("raw", "float", "Distance between source and target, the root of its mean power over draws.", _Z),
     Column("null_mean", "float", "The same between two parts of the source, at the same number of images.", _Z),
@@ -46,7 +48,7 @@ _MORE = (
 GAPS = TableSpec(
     name="gaps",
     meaning="One row per layer and target: the gap beside the distance between two parts of the source.",
-    key=("target", "layer"),
+    key=("target", "layer", "repeat"),
     shown=("index", "width", "raw", "null_mean", "excess", "low", "high", "ratio", "p", "p_adj", "probe_accuracy"),
     columns=(
         Column("target", "str", "Which target."),
@@ -56,6 +58,7 @@ GAPS = TableSpec(
         *_GAP,
         Column("probe_accuracy", "float", "Accuracy of a linear probe on the target, 5 folds.", "share"),
         Column("relative", "float", "Excess over the excess at <input>: below 1 what is left of the gap there."),
+        _REPEAT,
         Column("model", "str", "Which network."),
         *_MORE,
         Column("probe_low", "float", "Lower end of the probe's accuracy.", "share"),
@@ -87,6 +90,7 @@ EVOLUTION = TableSpec(
         Column("layer_from", "str", "The earlier layer."),
         Column("layer_to", "str", "The later layer."),
         Column("value", "float", "Distance between the two laws.", "sd"),
+        _REPEAT,
     ),
 )
 
@@ -113,6 +117,7 @@ CONSISTENCY = TableSpec(
         Column("null_q05", "float", ".05 quantile of the random networks."),
         Column("null_q50", "float", "Median of the random networks."),
         Column("null_q95", "float", ".95 quantile of the random networks."),
+        _REPEAT,
     ),
 )
 
@@ -121,14 +126,14 @@ ASSOCIATION = TableSpec(
     meaning="How the gap goes with the probe's accuracy over layers, and how depth alone does.",
     key=("target",),
     columns=(
-        Column("target", "str", "Which target; empty: the mean over targets."),
+        Column("target", "str", "Which target; empty: the mean over targets (and repetitions)."),
         Column("tau_w_probe", "float", "Kendall τ of excess and probe accuracy."),
         Column("tau_depth_probe", "float", "Kendall τ of depth and probe accuracy."),
         Column(
             "difference", "float", "−tau_w_probe − |tau_depth_probe|: above 0 where the distance says more than depth."
         ),
-        Column("low", "float", "Lower end over cells (targets)."),
-        Column("high", "float", "Upper end over cells (targets)."),
+        Column("low", "float", "Lower end over cells (targets and repetitions)."),
+        Column("high", "float", "Upper end over cells (targets and repetitions)."),
         Column("n_layers", "int", "Layers."),
     ),
 )
@@ -136,7 +141,7 @@ ASSOCIATION = TableSpec(
 PROBES = TableSpec(
     name="probes",
     meaning="Linear probes of the target's labels, layer by layer.",
-    key=("target", "layer"),
+    key=("target", "layer", "repeat"),
     columns=(
         Column("target", "str", "Which target."),
         Column("layer", "str", "Name of the layer."),
@@ -145,6 +150,7 @@ PROBES = TableSpec(
         Column("high", "float", "Upper end.", "share"),
         Column("majority", "float", "Share of the largest class.", "share"),
         Column("converged", "bool", "Whether every fit converged."),
+        _REPEAT,
     ),
 )
 
@@ -187,6 +193,7 @@ NET_PROFILES = TableSpec(
         Column("target", "str", "Which target."),
         Column("layer", "str", "Name of the layer."),
         Column("excess", "float", "The gap, untested.", _Z),
+        _REPEAT,
     ),
 )
 
@@ -236,11 +243,53 @@ DRAWS = TableSpec(
         Column("p", "float", "Permutation p."),
         Column("se", "float", "Jackknife standard error of excess_p; null where p is above the level."),
         Column("degrees", "int", "Its degrees of freedom."),
+        _REPEAT,
+    ),
+)
+
+SPREAD = TableSpec(
+    name="spread",
+    meaning="The profile over repetitions: mean and standard deviation, layer by layer.",
+    key=("target", "layer"),
+    shown=(
+        "index",
+        "raw",
+        "raw_sd",
+        "null_mean",
+        "null_mean_sd",
+        "excess",
+        "excess_sd",
+        "probe_accuracy",
+        "probe_accuracy_sd",
+    ),
+    columns=(
+        Column("target", "str", "Which target."),
+        Column("layer", "str", "Name of the layer."),
+        Column("index", "int", "Place in forward order; 0 is the input."),
+        *(
+            column
+            for name, words, unit in (
+                ("raw", "Distance between source and target", _Z),
+                ("null_mean", "Distance between two parts of the source", _Z),
+                ("excess", "Excess", _Z),
+                ("probe_accuracy", "Accuracy of the linear probe", "share"),
+            )
+            for column in (
+                Column(name, "float", f"{words}, mean over repetitions.", unit),
+                Column(f"{name}_sd", "float", f"{words}, standard deviation over repetitions.", unit),
+                Column(f"{name}_min", "float", f"{words}, smallest of the repetitions.", unit),
+                Column(f"{name}_max", "float", f"{words}, largest of the repetitions.", unit),
+            )
+        ),
+        Column("p_adj", "float", "The largest family-wise p of the repetitions."),
+        Column("yes", "int", "Repetitions in which the gap is a yes."),
+        Column("n", "int", "Repetitions."),
     ),
 )
 
 COMPARE_TABLES = (
     GAPS,
+    SPREAD,
     LAYERS,
     EVOLUTION,
     CONSISTENCY,
