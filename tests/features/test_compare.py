@@ -429,7 +429,7 @@ def test_a_probe_without_labels_or_with_small_classes_is_told():
 def test_warnings_name_what_is_weak():
     found = quick(tiny_net(), pictures(60), pictures(60, seed=1), projections=10, permutations=9)
     told = " ".join(found.summary["warnings"])
-    assert "30 images per arm" in told
+    assert "30 examples per arm" in told
     assert "Only 10 projections" in told
     assert "9 permutations cannot reach p = 0.05" in told
     assert asked(found, "w-predicts-transfer") == {"all targets": "cannot say"}

@@ -48,7 +48,7 @@ def test_docstrings_through_a_transformer_by_the_command(capfd, tmp_path):
     health = next(f for f in summary["findings"] if f["question"] == "features.capture-health")
     assert health["verdict"] == "yes", health["because"]
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
-    assert "60 texts" in page
+    assert "60 examples" in page
     assert "60 images" not in page
 
 
@@ -80,7 +80,7 @@ def test_a_tokenizer_is_needed_and_named(tmp_path):
     check_bad_input(
         [
             Bad(argv, 2, ["--tokenizer", "package.module:factory"]),
-            Bad([*argv, "--tokenizer", "tests.features.texts:missing"], 2, ["missing", "hashed"]),
+            Bad([*argv, "--tokenizer", "tests.features.texts:hashes"], 2, ["hashes", "hashed"]),
             Bad([*argv, "--tokenizer", "words.txt"], 2, ["words.txt", "package.module:factory"]),
         ]
     )

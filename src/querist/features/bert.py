@@ -125,7 +125,11 @@ class BertEncoder(nn.Module):
     ):
         super().__init__()
         if hidden_size % num_attention_heads:
-            raise BadOption("Heads must divide the width", value=f"{hidden_size} units, {num_attention_heads} heads")
+            raise BadOption(
+                "Heads must divide the width",
+                value=f"{hidden_size} units, {num_attention_heads} heads",
+                allowed="a divisor of the units",
+            )
         eps, self.longest = layer_norm_eps, max_position_embeddings
         self.embeddings = _Embeddings(vocab_size, max_position_embeddings, type_vocab_size, hidden_size, eps)
         shape = (hidden_size, num_attention_heads, intermediate_size, eps)
@@ -159,7 +163,9 @@ def read_encoder(folder: Path) -> BertEncoder:
                 mend="Use querist.features.nets:text_encoder, with the extra [transformers]",
             )
     if missing := [name for name in NEEDED if name not in config]:
-        raise CorruptFile("The configuration of the encoder is not whole", value=", ".join(missing))
+        raise CorruptFile(
+            "The configuration of the encoder is not whole", value=", ".join(missing), mend="Name a folder as published"
+        )
     more = ("max_position_embeddings", "type_vocab_size", "layer_norm_eps")
     path = folder / "model.safetensors"
     if not path.is_file():
@@ -171,7 +177,9 @@ def read_encoder(folder: Path) -> BertEncoder:
     try:
         held = load_file(path)
     except (OSError, SafetensorError) as error:
-        raise CorruptFile(f"The weights cannot be read ({error})", value=str(path)) from None
+        raise CorruptFile(
+            f"The weights cannot be read ({error})", value=str(path), mend="Fetch the file again"
+        ) from None
     state = {name.removeprefix("bert."): value.float() for name, value in held.items()}
     wanted = net.state_dict()
     left = tuple(
@@ -181,18 +189,24 @@ def read_encoder(folder: Path) -> BertEncoder:
     wrong = [name for name in sorted({*state, *wanted}) if name not in state or name not in wanted]
     wrong += [name for name in wanted if name in state and state[name].shape != wanted[name].shape]
     if wrong:
-        raise WeightsMismatch("The weights do not fit the encoder's configuration", value=", ".join(wrong[:5]))
+        raise WeightsMismatch(
+            "The weights do not fit the encoder's configuration",
+            value=", ".join(wrong[:5]),
+            allowed="those of config.json",
+        )
     net.load_state_dict(state)
     return net.eval()
 
 
 def _json(path: Path) -> Mapping[str, Any]:
     if not path.is_file():
-        raise SourceNotFound("The folder of the encoder lacks a file", value=str(path))
+        raise SourceNotFound(
+            "The folder of the encoder lacks a file", value=str(path), allowed="config.json, model.safetensors"
+        )
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise CorruptFile(f"The file is no JSON ({error})", value=str(path)) from None
+        raise CorruptFile(f"The file is no JSON ({error})", value=str(path), mend="Fetch the file again") from None
 
 
 class WordPiece:
@@ -206,7 +220,9 @@ class WordPiece:
         self.ids = {token: place for place, token in enumerate(vocabulary)}
         missing = [token for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]") if token not in self.ids]
         if missing:
-            raise CorruptFile("The vocabulary lacks special tokens", value=", ".join(missing))
+            raise CorruptFile(
+                "The vocabulary lacks special tokens", value=", ".join(missing), allowed="a BERT vocabulary"
+            )
         self.lower, self.longest = lower, longest
 
     def __call__(self, texts: Sequence[str]) -> dict[str, Tensor]:
@@ -296,7 +312,7 @@ def read_tokenizer(folder: Path, max_length: int = 128) -> Callable[[Sequence[st
         raise BadOption("A text has at least [CLS], a token and [SEP]", value=max_length, allowed="3 or more")
     path = folder / "vocab.txt"
     if not path.is_file():
-        raise SourceNotFound("The folder of the tokenizer lacks a file", value=str(path))
+        raise SourceNotFound("The folder of the tokenizer lacks a file", value=str(path), allowed="vocab.txt")
     config = _json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {}
     words = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     return WordPiece([word.rstrip("\r") for word in words], lower=config.get("do_lower_case", True), longest=max_length)

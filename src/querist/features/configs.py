@@ -112,12 +112,12 @@ class CompareOptions(CaptureOptions):
     )
     projections: int = Field(default=500, ge=1, description="Directions of a sliced distance; below 30 it is told.")
     splits: int = Field(default=50, ge=2, description="Draws of two parts of the source and one of the target.")
-    permutations: int = Field(default=199, ge=1, description="Relabellings of images; p is at least 1/(1 + B).")
+    permutations: int = Field(default=199, ge=1, description="Relabellings of examples; p is at least 1/(1 + B).")
     repeats: int = Field(
         default=1,
         ge=1,
         le=99,
-        description="Repetitions with other images, directions, splits, relabellings, folds and random networks.",
+        description="Repetitions with other examples, directions, splits, relabellings, folds and random networks.",
     )
     level: float = Field(default=0.05, gt=0, lt=1, description="Family-wise level of the tests.")
     margin: float = Field(

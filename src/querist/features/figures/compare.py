@@ -151,7 +151,7 @@ def _ridgelines(pooled: pl.DataFrame, gaps: pl.DataFrame, setting: Setting) -> I
         )
         some = f" {len(shown)} of {len(names)} layers are drawn." if len(shown) < len(names) else ""
         caption = (
-            "All values of a layer, over units and images, each unit less its mean over the source and all over one sd. Equal "
+            "All values of a layer, over units and examples, each unit less its mean over the source and all over one sd. Equal "
             f"densities do not mean equal laws: only the pooled values are seen here. Each ridge has its own scale.{some} {setting.said}"
         )
         yield Figure(

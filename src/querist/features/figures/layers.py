@@ -39,7 +39,7 @@ def spread_figures(table: pl.DataFrame, targets: Sequence[str], said: str) -> It
         n = rows["n"].max()
         caption = (
             f"Mean over {n} repetitions with the range from the smallest to the largest; grey: the same of two parts of the source. "
-            f"The range is that of other images, directions, splits and folds, and no interval. {said}"
+            f"The range is that of other examples, directions, splits and folds, and no interval. {said}"
         )
         name = "spread" if len(targets) == 1 else f"spread-{place + 1}"
         yield Figure(name, f"Profile over repetitions: {target}", caption, data, layout, "spread")
@@ -92,7 +92,7 @@ def class_figure(gaps: pl.DataFrame, name: str, target: str, said: str) -> Figur
     layout = {**layout, "xaxis": layout["xaxis"] | side, "yaxis": layout["yaxis"] | side}
     counts = sorted(set(gaps["n_c"].to_list()))
     size = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    caption = f"Excess within each class that source and {target} share by name, {size} images per arm. {said}"
+    caption = f"Excess within each class that source and {target} share by name, {size} examples per arm. {said}"
     return Figure(name, f"Gaps of single classes: {target}", caption, data, layout, "class_gaps")
 
 
@@ -102,14 +102,14 @@ def against_figures(moves: pl.DataFrame, matrix: pl.DataFrame, said: str) -> Ite
     for (name,), mine in moves.group_by("data", maintain_order=True):
         mine = mine.sort("index")
         labels = mine["layer"].to_list()
-        null = Series("two halves of the images", np.arange(len(labels)), mine["null_mean"].to_numpy(), null=True)
+        null = Series("two halves of the examples", np.arange(len(labels)), mine["null_mean"].to_numpy(), null=True)
         panels.append(
             (str(name), by_depth({"moved": mine["value"].to_numpy()}, labels, Axes(DEPTH, "distance"), null=null))
         )
     if panels:
         data, layout = stack(panels)
         caption = (
-            "Distance between the two networks' laws on the same images, units matched by position. Grey: two halves of the images in "
+            "Distance between the two networks' laws on the same examples, units matched by position. Grey: two halves of the examples in "
             f"the first network. A layer that was not trained, behind layers that were not trained, is at exactly 0. {said}"
         )
         yield Figure("network-gap", "What the second network moved", caption, data, layout, "network_gaps")
@@ -130,7 +130,7 @@ def against_figures(moves: pl.DataFrame, matrix: pl.DataFrame, said: str) -> Ite
             )
         ]
         data, layout = stack(charts)
-        caption = f"Layers of both networks on the source's images, without matching units. {said}"
+        caption = f"Layers of both networks on the source's examples, without matching units. {said}"
         yield Figure("matrix-against", "Layers of the two networks", caption, data, layout, "matrix")
 
 

@@ -131,7 +131,7 @@ def _few(data: Data, config: CompareConfig) -> Any:
         del data.passed_over[before:]
         if len(batch.ids):
             return batch
-    raise TooFewRows("No row can be read", value=data.name, allowed="20 images or more per arm")
+    raise TooFewRows("No row can be read", value=data.name, allowed="20 examples or more per arm")
 
 
 def _sites(config: CompareConfig, material: Material, role: str, first: dict[str, Any]) -> list[Site]:

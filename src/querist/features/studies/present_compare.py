@@ -42,7 +42,7 @@ def _said(config: CompareConfig, tables: Tables) -> str:
         config.distance, f"{config.distance}, order {config.p:g}"
     )
     return (
-        f"n = {config.n} images a set at most{arm}; normalisation {config.normalise}; {distance}; seed {config.seed}."
+        f"n = {config.n} examples a set at most{arm}; normalisation {config.normalise}; {distance}; seed {config.seed}."
     )
 
 
@@ -50,8 +50,8 @@ def _repeated(config: CompareConfig, figures: tuple[str, ...]) -> list[Section]:
     if config.repeats == 1:
         return []
     words = (
-        f"{config.repeats} repetitions, each with its own choice of images, directions, splits, relabellings, folds and random networks. "
-        "A set that holds no more than n images is the same in all of them. A verdict is yes or no where all repetitions agree, with the "
+        f"{config.repeats} repetitions, each with its own choice of examples, directions, splits, relabellings, folds and random networks. "
+        "A set that holds no more than n examples is the same in all of them. A verdict is yes or no where all repetitions agree, with the "
         "largest p and the interval that holds all of theirs. All other figures, single units, classes, spectra and a second network "
         "are of the first repetition.",
     )
@@ -206,7 +206,7 @@ def warn(config: CompareConfig, tables: Tables, captures: Mapping[Key, Capture],
     told = list(dict.fromkeys(note for one in captures.values() for note in one.notes))
     arms = tables["gaps"]["n_c"].to_list()
     if arms and min(arms) < POWER_IS_LOW:
-        told.append(f"{min(arms)} images per arm: below {POWER_IS_LOW} a gap must be large to be seen.")
+        told.append(f"{min(arms)} examples per arm: below {POWER_IS_LOW} a gap must be large to be seen.")
     if config.distance == "sliced" and config.projections < FEW:
         told.append(
             f"Only {config.projections} projections: their error (mc_se) is large and itself poorly known; {FEW} or more tell."
@@ -222,7 +222,7 @@ def warn(config: CompareConfig, tables: Tables, captures: Mapping[Key, Capture],
     if nets < wanted:
         told.append(f"{wanted - nets} of {wanted} random networks could not be measured.")
     if config.distance in ("max-sliced", "gaussian"):
-        told.append(f"The {config.distance} distance is biased upwards at few images: read it beside its null only.")
+        told.append(f"The {config.distance} distance is biased upwards at few examples: read it beside its null only.")
     if config.distance == "otdd" and config.against:
         told.append("The second network's move is measured by the sliced distance: OTDD compares classes.")
     slow = tables["probes"].filter(~pl.col("converged"))
@@ -231,5 +231,5 @@ def warn(config: CompareConfig, tables: Tables, captures: Mapping[Key, Capture],
     unread = [row for row in tables["passed_over"].to_dicts() if " of " in row["what"] and row["model"] == "model"]
     broken = sum(not row["what"].startswith(("class ", "probe ")) for row in unread)
     if broken:
-        told.append(f"{broken} images could not be read; the table `passed_over` names them.")
+        told.append(f"{broken} examples could not be read; the table `passed_over` names them.")
     return told

@@ -26,7 +26,7 @@ _Z = "units of z"
 _REPEAT = Column("repeat", "int", "Which repetition; 0 is the one of the seed itself.")
 _GAP = (
     Column("raw", "float", "Distance between source and target, the root of its mean power over draws.", _Z),
-    Column("null_mean", "float", "The same between two parts of the source, at the same number of images.", _Z),
+    Column("null_mean", "float", "The same between two parts of the source, at the same number of examples.", _Z),
     Column("null_q95", "float", "95 % quantile of that null.", _Z),
     Column("excess", "float", "Root of excess_p, 0 where that is negative: the gap.", _Z),
     Column("low", "float", "Lower end of the excess.", _Z),
@@ -38,7 +38,9 @@ _GAP = (
 _MORE = (
     Column("distance", "str", "Which distance."),
     Column("excess_p", "float", "raw^p − null_mean^p, signed.", "(units of z)^p"),
-    Column("interval_kind", "str", "jackknife (over images, where a gap was found) or null quantile (low is then 0)."),
+    Column(
+        "interval_kind", "str", "jackknife (over examples, where a gap was found) or null quantile (low is then 0)."
+    ),
     Column("w2_scale", "float", "d·raw² of a sliced distance of order 2, which compares with W₂².", "(units of z)²"),
     Column("z", "float", "excess_p over the sd of the null's draws, which overlap: it describes, it is no test."),
     Column("mc_se", "float", "Standard error of raw from the random directions.", _Z),
@@ -156,15 +158,15 @@ PROBES = TableSpec(
 
 NET_GAPS = TableSpec(
     name="network_gaps",
-    meaning="How far the second network moved each layer on the same images.",
+    meaning="How far the second network moved each layer on the same examples.",
     key=("data", "layer"),
     columns=(
-        Column("data", "str", "Whose images."),
+        Column("data", "str", "Whose examples."),
         Column("layer", "str", "Name of the layer."),
         Column("index", "int", "Place in forward order; 0 is the input."),
         Column("value", "float", "Distance between the two networks' laws.", _Z),
-        Column("null_mean", "float", "Distance between two halves of the images in the first network.", _Z),
-        Column("p", "float", "Permutation p, labels of the networks swapped within images."),
+        Column("null_mean", "float", "Distance between two halves of the examples in the first network.", _Z),
+        Column("p", "float", "Permutation p, labels of the networks swapped within examples."),
         Column("p_adj", "float", "Family-wise p, by max-T over layers."),
     ),
 )
@@ -181,7 +183,7 @@ NET_MATRIX = TableSpec(
         Column("layer_b", "str", "Layer of the second."),
         Column("spectrum", "float", "Distance between covariance spectra, each scaled to a total variance of 1."),
         Column("pooled", "float", "W₂ of all standardised values.", "sd"),
-        Column("cka", "float", "Linear CKA, unbiased; only for the same images."),
+        Column("cka", "float", "Linear CKA, unbiased; only for the same examples."),
     ),
 )
 
@@ -239,7 +241,7 @@ DRAWS = TableSpec(
         Column("null", "list[float]", "D^p between two parts of the source, by split."),
         Column("mc_se", "float", "Standard error of the raw distance from the random directions."),
         Column("observed", "float", "D^p between all of the source and all of the target."),
-        Column("permuted", "list[float]", "The same under relabelled images."),
+        Column("permuted", "list[float]", "The same under relabelled examples."),
         Column("p", "float", "Permutation p."),
         Column("se", "float", "Jackknife standard error of excess_p; null where p is above the level."),
         Column("degrees", "int", "Its degrees of freedom."),
