@@ -110,6 +110,10 @@ def test_a_bert_folder_by_the_command(capfd, tmp_path):
     summary = json.loads(capfd.readouterr().out)
     names = [row["layer"] for row in summary["layers"]]
     assert [name for name in names if name.startswith("encoder.layer.")] == [f"encoder.layer.{i}" for i in range(3)]
+    assert "logits" not in names
+    assert any("logits holds the same values as encoder.layer.2" in text for text in summary["warnings"])
+    health = next(f for f in summary["findings"] if f["question"] == "features.capture-health")
+    assert health["verdict"] == "yes"
 
 
 def test_the_encoder_is_that_of_torch(tmp_path):

@@ -12,6 +12,7 @@ from querist.features.captured import Capture
 from querist.features.configs import CompareConfig
 from querist.features.figures.compare import Setting, compare_figures
 from querist.features.questions import COMPARE_QUESTIONS, WARNING
+from querist.features.studies.plan_compare import twins
 from querist.features.tables import COMPARE_TABLES
 from querist.results.figure import Figure
 from querist.results.finding import Finding
@@ -204,6 +205,8 @@ def _reference_size(config: CompareConfig) -> int:
 def warn(config: CompareConfig, tables: Tables, captures: Mapping[Key, Capture], layers: Sequence[str]) -> list[str]:
     """What a reader should know before trusting the numbers."""
     told = list(dict.fromkeys(note for one in captures.values() for note in one.notes))
+    for name, twin in twins(next(one for (net, _), one in captures.items() if net == "model")).items():
+        told.append(f"{name} holds the same values as {twin} and is compared once: the network has no head.")
     arms = tables["gaps"]["n_c"].to_list()
     if arms and min(arms) < POWER_IS_LOW:
         told.append(f"{min(arms)} examples per arm: below {POWER_IS_LOW} a gap must be large to be seen.")

@@ -55,12 +55,12 @@ GAPS = TableSpec(
     columns=(
         Column("target", "str", "Which target."),
         Column("layer", "str", "Name of the layer."),
+        _REPEAT,
         Column("index", "int", "Place in forward order; 0 is the input."),
         Column("width", "int", "Units before a projection."),
         *_GAP,
         Column("probe_accuracy", "float", "Accuracy of a linear probe on the target, 5 folds.", "share"),
         Column("relative", "float", "Excess over the excess at <input>: below 1 what is left of the gap there."),
-        _REPEAT,
         Column("model", "str", "Which network."),
         *_MORE,
         Column("probe_low", "float", "Lower end of the probe's accuracy.", "share"),
