@@ -9,7 +9,6 @@ import polars as pl
 
 from querist.claims.claim import Size
 from querist.claims.features.freezing_rules import cells_of
-from querist.features.studies.freeze_present import accuracies
 from querist.results.charts import Axes, Mark, Series, by_depth, lines, scatter
 from querist.results.figure import Figure
 
@@ -20,6 +19,8 @@ Tables = Mapping[str, pl.DataFrame]
 
 def frozen_layers(tables: Tables, size: Size) -> Iterator[Figure]:
     """Accuracy against the number of frozen blocks, a line per arm, a figure per target."""
+    from querist.features.studies.freeze_present import accuracies
+
     for i, target in enumerate(size["freeze_targets"]):
         series = []
         for arm in size["arms"]:
@@ -41,6 +42,8 @@ def frozen_layers(tables: Tables, size: Size) -> Iterator[Figure]:
 
 def not_weight_statistics(tables: Tables, size: Size) -> Iterator[Figure]:
     """What pretrained weights lead each arm by, in every cell."""
+    from querist.features.studies.freeze_present import accuracies
+
     labels, groups = [], {f"seed {repeat}": [] for repeat in range(size.seeds)}
     for k in size["ks"]:
         for arm in size["arms"][1:]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from querist.claims.claim import ClaimVerdict, Judgement, Number, Size
-from querist.features.freezing import Effect, paired_effect
-from querist.features.profile import Association, association
-from querist.features.studies.freeze_present import accuracies
+
+if TYPE_CHECKING:
+    from querist.features.freezing import Effect
+    from querist.features.profile import Association
 
 __all__ = ["cells_of", "frozen_layers", "not_weight_statistics", "w_predicts"]
 
@@ -21,11 +23,15 @@ LEAST_LAYERS = 3
 
 
 def _accuracies(tables: Tables, size: Size, arm: str, k: int) -> np.ndarray:
+    from querist.features.studies.freeze_present import accuracies
+
     return accuracies(tables["cells"], size["freeze_targets"], arm, k, size.seeds)
 
 
 def _effect(tables: Tables, size: Size, arm: str, k: int) -> Effect:
     """Pretrained less another arm, paired over cells (target, seed)."""
+    from querist.features.freezing import paired_effect
+
     tested = tables["cells"]["n_test"].drop_nulls()
     resolution = 1 / int(tested.min()) if len(tested) else 0.0  # type: ignore[arg-type]
     first, second = (_accuracies(tables, size, name, k) for name in ("pretrained", arm))
@@ -89,7 +95,7 @@ def _points(effect: Effect) -> str:
     return f"{100 * effect.estimate:.1f} [{100 * effect.low:.1f}, {100 * effect.high:.1f}]"
 
 
-def _cells(effects: Mapping[object, Effect]) -> str:
+def _cells(effects: Mapping[Any, Effect]) -> str:
     least = min((one.n for one in effects.values()), default=0)
     return f" ({least} cells each)" if least > 2 else f" (only {least} cells each, so the intervals are wide)"
 
@@ -124,6 +130,8 @@ def cells_of(tables: Tables, size: Size) -> list[tuple[str, int, np.ndarray, np.
 
 def w_predicts(tables: Tables, size: Size) -> Judgement:
     """The lead of the distance over depth in ordering blocks by probe accuracy, over cells; beside it by freeze accuracy."""
+    from querist.features.profile import association
+
     cells = cells_of(tables, size)
     numbers: list[Number] = []
     if not cells:
@@ -147,6 +155,8 @@ def w_predicts(tables: Tables, size: Size) -> Judgement:
 
 def _trained(tables: Tables, size: Size, cells: Sequence[tuple]) -> Association | None:
     """The same of accuracies with k frozen blocks, the excess being that at the end of block k."""
+    from querist.features.profile import association
+
     ks = [k for k in size["ks"] if k]
     W, A = [], []
     for target, repeat, excess, _, names in cells:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from querist.claims.claim import ClaimVerdict, Judgement, Number, Size
 from querist.features.configs import CompareConfig
-from querist.features.profile import ConsistencyRow, Gap, gaps, judged
-from querist.features.studies.answer_compare import draws_from
-from querist.features.studies.compare_verdicts import consistency_findings, gap_verdict
-from querist.features.studies.profile_net import profile_from
 from querist.statistics import rank_p
+
+if TYPE_CHECKING:
+    from querist.features.profile import ConsistencyRow, Gap
 
 __all__ = ["compression", "consistent", "learns_input", "tested_gaps"]
 
@@ -26,6 +26,9 @@ MARGIN = 0.1
 
 def tested_gaps(tables: Tables, net: str) -> dict[tuple[str, str], Gap]:
     """Gaps of a network in the first repeat by (target, layer), one family."""
+    from querist.features.profile import gaps
+    from querist.features.studies.answer_compare import draws_from
+
     mine = tables["draws"].filter((pl.col("net") == net) & (pl.col("repeat") == 0))
     return gaps(draws_from(mine, ("target", "layer")), level=LEVEL) if mine.height else {}
 
@@ -94,6 +97,8 @@ def _profiles(frame: pl.DataFrame, net: str) -> dict[str, dict[str, dict[str, fl
 
 def consistent(tables: Tables, size: Size) -> Judgement:
     """The findings contraction and consistency of a comparison, of every network."""
+    from querist.features.studies.compare_verdicts import consistency_findings
+
     config = CompareConfig.build(level=LEVEL, target=tuple(size["targets"]))
     numbers: list[Number] = []
     verdicts: list[str] = []
@@ -120,6 +125,9 @@ def consistent(tables: Tables, size: Size) -> Judgement:
 
 def statistics(tables: Tables, size: Size, net: str) -> tuple[ConsistencyRow, ...]:
     """C, τ, slope and κ of a network beside its random ones."""
+    from querist.features.profile import judged
+    from querist.features.studies.profile_net import profile_from
+
     evolution, excess = (
         tables[name].filter((pl.col("net") == net) & (pl.col("repeat") == 0)) for name in ("evolution", "net_profiles")
     )
@@ -147,6 +155,8 @@ def _number(net: str, row: ConsistencyRow) -> Number:
 
 def compression(tables: Tables, size: Size) -> Judgement:
     """Is the gap of compressed copies there in the first stage, and below that to other pictures at every block?"""
+    from querist.features.studies.compare_verdicts import gap_verdict
+
     changed, other = size["changed"], size["other"]
     numbers: list[Number] = []
     below: list[bool | None] = []

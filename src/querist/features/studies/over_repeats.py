@@ -13,6 +13,7 @@ from querist.results.finding import Finding, Verdict
 
 __all__ = ["MEASURED", "spread", "together"]
 
+WORDS: tuple[Verdict, ...] = ("yes", "no", "cannot say")
 MEASURED = ("raw", "null_mean", "excess", "probe_accuracy")
 
 
@@ -34,11 +35,11 @@ def together(findings: Sequence[Sequence[Finding]]) -> list[Finding]:
 
 
 def _joined(found: Sequence[Finding], repeats: int) -> Finding:
-    verdicts = [one.verdict for one in found]
+    verdicts: list[Verdict] = [one.verdict for one in found]
     agreed = len(set(verdicts)) == 1 and len(found) == repeats
     verdict: Verdict = verdicts[0] if agreed else "cannot say"
     estimates = [one.estimate for one in found if one.estimate is not None]
-    counted = ", ".join(f"{word} in {n}" for word in ("yes", "no", "cannot say") if (n := verdicts.count(word)))
+    counted = ", ".join(f"{word} in {n}" for word in WORDS if (n := verdicts.count(word)))
     told = f"Of {repeats} repetitions: {counted}"
     if estimates:
         told += f", {min(estimates):.3g} to {max(estimates):.3g} {found[0].unit}"
