@@ -19,10 +19,9 @@ from querist.features.questions import COMPARE_QUESTIONS
 from querist.features.studies.check_compare import check_compare
 from querist.features.studies.opening import Material, called
 from querist.features.studies.plan_compare import REPEATED, data_roles, kinds, named, of_repeat, read_captures, usable
+from querist.features.studies.words import answered, several
 from querist.features.tables import COMPARE_TABLES
-from querist.reports.ask import ask
 from querist.reports.result import Result
-from querist.runs.carry import UnitsFailed
 from querist.runs.study import Answer, Study, Unit
 
 __all__ = ["CompareStudy", "Comparison", "compare"]
@@ -264,7 +263,7 @@ def compare(
     Raises BadInput for a network, data or options that are wrong (LabelsNeeded, DimensionMismatch, ShapeMismatch, TooFewRows,
     NonFinite, UnknownName, …), UnitsFailed where the work itself failed.
     """
-    targets = _several(target)
+    targets = several(target, "target")
     against = fields.get("against")
     held = {"model": model, "source": source, "against": against}
     held |= {f"target-{i}": what for i, what in enumerate(targets.values())}
@@ -273,25 +272,7 @@ def compare(
     names |= {} if against is None else {"against": called(against, "against")}
     settings = CompareConfig.build(config, **{**fields, **names})
     study = CompareStudy({k: what for k, what in held.items() if not isinstance(what, str | os.PathLike)})
-    quiet = False if out is None and progress is None else progress
-    try:
-        result = ask(study, settings, out=out, engine=engine, resume=resume, progress=quiet)
-    except UnitsFailed as failed:
-        if isinstance(failed.__cause__, BadInput):
-            raise failed.__cause__ from failed
-        raise
-    return Comparison(**{field.name: getattr(result, field.name) for field in dataclasses.fields(result)})
-
-
-def _several(target: Any) -> dict[str, Any]:
-    """Targets by name; a dictionary of tensors is one target, a list one for each member, unless they are batches."""
-    if isinstance(target, Mapping) and not any(hasattr(what, "dtype") for what in target.values()):
-        return {str(name): what for name, what in target.items()}
-    if isinstance(target, list) and target:
-        if len(target) == 1:
-            return {"target": target[0]}
-        return {f"target-{i + 1}": what for i, what in enumerate(target)}
-    return {"target": target}
+    return answered(Comparison, study, settings, out=out, engine=engine, resume=resume, progress=progress)
 
 
 def _forget(folder: Path) -> None:

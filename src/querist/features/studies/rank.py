@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -12,16 +11,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from querist.errors import BadInput
 from querist.features.captured import Capture
 from querist.features.configs import RankConfig
 from querist.features.questions import RANK_QUESTIONS
 from querist.features.studies.opening import Material, called
-from querist.features.studies.words import command_words, several
+from querist.features.studies.words import answered, command_words, several
 from querist.features.tables import RANK_TABLES
-from querist.reports.ask import ask
 from querist.reports.result import Result
-from querist.runs.carry import UnitsFailed
 from querist.runs.study import Answer, Study, Unit
 
 __all__ = ["RankStudy", "Ranking", "rank"]
@@ -213,11 +209,5 @@ def rank(
     names |= {} if source is None else {"source": called(source, "source")}
     settings = RankConfig.build(config, **{**fields, **names})
     in_memory = {k: what for k, what in held.items() if what is not None and not isinstance(what, str | os.PathLike)}
-    quiet = False if out is None and progress is None else progress
-    try:
-        result = ask(RankStudy(in_memory), settings, out=out, engine=engine, resume=resume, progress=quiet)
-    except UnitsFailed as failed:
-        if isinstance(failed.__cause__, BadInput):
-            raise failed.__cause__ from failed
-        raise
-    return Ranking(**{field.name: getattr(result, field.name) for field in dataclasses.fields(result)})
+    study = RankStudy(in_memory)
+    return answered(Ranking, study, settings, out=out, engine=engine, resume=resume, progress=progress)
