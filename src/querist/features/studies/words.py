@@ -1,13 +1,21 @@
-"""What verbs and studies say alike: the command line that asks the same again, and several things given at once."""
+"""What verbs and studies do alike: the command line that asks the same again, several things given at once, the asking."""
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from querist.runs.study import StudyConfig
+from querist.errors import BadInput, InvariantBroken
+from querist.reports.ask import ask
+from querist.reports.result import Result
+from querist.runs.carry import UnitsFailed
+from querist.runs.study import Study, StudyConfig
 
-__all__ = ["command_words", "several"]
+__all__ = ["answered", "command_words", "several"]
+
+R = TypeVar("R", bound=Result)
 
 
 def command_words(command: str, config: StudyConfig, positional: Sequence[str]) -> list[str]:
@@ -35,3 +43,25 @@ def several(what: Any, name: str) -> dict[str, Any]:
     if isinstance(what, list) and what:
         return {name: what[0]} if len(what) == 1 else {f"{name}-{i + 1}": one for i, one in enumerate(what)}
     return {name: what}
+
+
+def answered(
+    kind: type[R],
+    study: Study[Any],
+    config: StudyConfig,
+    *,
+    out: str | os.PathLike[str] | None,
+    engine: str,
+    resume: bool,
+    progress: Any,
+) -> R:
+    """A study's result as a verb gives it. In memory it is silent unless progress is asked for; where a unit failed of bad input
+    or a broken invariant, that is what is raised."""
+    quiet = False if out is None and progress is None else progress
+    try:
+        result = ask(study, config, out=out, engine=engine, resume=resume, progress=quiet)
+    except UnitsFailed as failed:
+        if isinstance(failed.__cause__, BadInput | InvariantBroken):
+            raise failed.__cause__ from failed
+        raise
+    return kind(**{field.name: getattr(result, field.name) for field in dataclasses.fields(result)})
