@@ -67,7 +67,10 @@ def main() -> None:
         validation=read("t10k"), metric=accuracy, hooks=[monitor],
     )  # fmt: skip
     print(monitor.result())
-    print(f"accuracy {found.metrics['accuracy']:.3f}, looking cost {100 * (monitor.overhead or 0):.1f} %")
+    print(
+        f"accuracy {found.metrics['accuracy']:.3f}, training waited {100 * (monitor.overhead or 0):.1f} % of its time"
+    )
+    print(f"the last look and the page took {monitor.closing:.2f} s after it")
 
 
 if __name__ == "__main__":

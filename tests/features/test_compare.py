@@ -51,6 +51,7 @@ OWN = (
         "layers",
     ),
     *("consistency", "association", "max_gap_layer", "max_gap", "min_p_adj", "slope", "network_gap"),
+    *("repeats", "spread"),
 )
 
 
@@ -58,8 +59,9 @@ def asked(result: Comparison, question: str) -> dict[str, str]:
     return {f.subject: f.verdict for f in result.findings if f.question == f"features.{question}"}
 
 
-def rows(result: Comparison) -> dict[str, dict]:
-    return {row["layer"]: row for row in result.table.to_dicts()}
+def rows(result: Comparison | pl.DataFrame) -> dict[str, dict]:
+    table = result if isinstance(result, pl.DataFrame) else result.table
+    return {row["layer"]: row for row in table.to_dicts()}
 
 
 def quick(model, source, target, **fields) -> Comparison:
@@ -101,6 +103,72 @@ def test_the_study_keeps_what_every_study_promises(tmp_path, chromium):
     for figure in result.figures.values():
         for word in ("n = 60", "iso", "sliced W₂", "seed 0"):
             assert word in figure.caption, figure.name
+
+
+def test_repetitions_are_single_runs_of_their_seeds_and_a_finding_needs_all_of_them(tmp_path):
+    fields = {"repeats": 3, "random_nets": 1, "source": "digits#0:400", "n": 50}
+    settings = config(**fields, class_gaps=True)
+    result = ask(study(), settings, out=tmp_path / "run", progress=False)
+    assert_same_answer(ask(study(), settings, engine="local:2", out=tmp_path / "pool", progress=False), result)
+    alone = [
+        ask(study(), config(**fields | {"repeats": 1, "seed": seed}, class_gaps=False), progress=False)
+        for seed in settings.seeds
+    ]
+    assert len(set(settings.seeds)) == 3
+    for name in ("gaps", "probes", "consistency", "evolution", "net_profiles"):
+        for repeat, one in enumerate(alone):
+            mine = result.tables[name].filter(pl.col("repeat") == repeat).drop("repeat")
+            assert mine.equals(one.tables[name].drop("repeat")), (name, repeat)
+    assert result.captures["ids_hash"].n_unique() > 3
+    first = result.spread.filter((pl.col("target") == "digits") & (pl.col("layer") == "tanh")).to_dicts()[0]
+    excess = [rows(one.tables["gaps"].filter(pl.col("target") == "digits"))["tanh"]["excess"] for one in alone]
+    assert first["n"] == 3
+    assert first["excess"] == pytest.approx(np.mean(excess))
+    assert first["excess_sd"] == pytest.approx(np.std(excess, ddof=1))
+    assert (first["excess_min"], first["excess_max"]) == (min(excess), max(excess))
+    for finding in result.findings:
+        if finding.question not in ("features.gap", "features.gap-any"):
+            continue
+        each = [
+            next(f for f in one.findings if (f.question, f.subject) == (finding.question, finding.subject))
+            for one in alone
+        ]
+        verdicts = {one.verdict for one in each}
+        assert finding.verdict == (verdicts.pop() if len(verdicts) == 1 else "cannot say")
+        assert finding.p == max(one.p for one in each)
+        if finding.low is not None:
+            assert (finding.low, finding.high) == (min(one.low for one in each), max(one.high for one in each))
+    assert result.association.filter(pl.col("target") == "digits")["low"].is_not_null().all()
+    assert "spread-1" in result.figures
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "Over repetitions" in page
+    assert result.summary["repeats"] == 3
+    assert {row["layer"] for row in result.summary["layers"]} == set(result.spread["layer"])
+    assert len(result.summary["layers"]) == result.spread.height
+
+
+def test_repetitions_by_the_command(capfd, tmp_path):
+    from querist.cli import main
+
+    argv = ["features", "compare", "tests.features.small:tiny_net", "--source", "tests.features.small:known"]
+    argv += [
+        "--target",
+        "tests.features.small:new",
+        "--repeats",
+        "2",
+        "--n",
+        "60",
+        "--projections",
+        "40",
+        "--splits",
+        "4",
+    ]
+    argv += ["--permutations", "19", "--out", str(tmp_path / "run"), "--json", "--quiet", "--engine", "serial"]
+    assert main(argv) == 0
+    summary = json.loads(capfd.readouterr().out)
+    assert {row["n"] for row in summary["spread"]} == {2}
+    assert set(summary["association"]["tests.features.small:new"]) >= {"low", "high"}
+    assert summary["association"]["tests.features.small:new"]["low"] is not None
 
 
 def test_networks_and_data_in_memory_cross_processes(tmp_path):
@@ -361,7 +429,7 @@ def test_a_probe_without_labels_or_with_small_classes_is_told():
 def test_warnings_name_what_is_weak():
     found = quick(tiny_net(), pictures(60), pictures(60, seed=1), projections=10, permutations=9)
     told = " ".join(found.summary["warnings"])
-    assert "30 images per arm" in told
+    assert "30 examples per arm" in told
     assert "Only 10 projections" in told
     assert "9 permutations cannot reach p = 0.05" in told
     assert asked(found, "w-predicts-transfer") == {"all targets": "cannot say"}

@@ -173,7 +173,7 @@ def test_a_folder_with_a_broken_picture_goes_on_and_one_with_many_stops(tmp_path
     (tmp_path / "a" / "007.png").write_bytes(b"no picture")
     found = compare(NET, source=f"folder:{tmp_path}", target="digits", channels=3, size=8, **{**QUICK, "n": 202})
     assert found.tables["passed_over"]["what"].str.contains("007.png").any()
-    assert "1 images could not be read" in " ".join(found.summary["warnings"])
+    assert "1 examples could not be read" in " ".join(found.summary["warnings"])
     for i in range(20):
         (tmp_path / "b" / f"{i:03d}.png").write_bytes(b"no picture")
     with pytest.raises(CorruptFile, match="cannot be read"):

@@ -110,7 +110,7 @@ def test_verdicts_of_a_gap_follow_their_rule():
     config = CompareConfig.build(model="m", source="s", target=("t",))
     finding = gap_finding(config, "t", "layer2.1", GAP, 11)
     assert finding.because == (
-        "At layer2.1, t lies 0.5 away, 5 times the 0.1 between two parts of the source (100 images each); p = 0.005 over 11 "
+        "At layer2.1, t lies 0.5 away, 5 times the 0.1 between two parts of the source (100 examples each); p = 0.005 over 11 "
         "layers. The law differs; this does not say that transfer is poor."
     )
 

@@ -186,7 +186,7 @@ def test_every_figure_is_drawn(whole):
     assert {"pretrained", "random", "shuffled", "moments", "pretrained-kept"} <= names
     assert any(name.startswith("largest class") for name in names)
     assert any(name.startswith("scratch") for name in names)
-    assert "60 test images" in accuracy.caption
+    assert "60 test examples" in accuracy.caption
     assert len(whole.figures["effects"].layout["annotations"]) == 3
 
 
@@ -195,7 +195,7 @@ def test_the_warnings(whole):
     one = sweep(repeats=1)
     assert any("One cell" in text for text in one.warnings)
     assert any("One learning rate" in text for text in one.warnings)
-    assert any("40 images are few" in text for text in one.warnings)
+    assert any("40 examples are few" in text for text in one.warnings)
     depth = next(f for f in one.findings if f.question == "features.freeze-depth")
     assert (depth.verdict, depth.low) == ("cannot say", None)
 

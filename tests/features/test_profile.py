@@ -262,7 +262,7 @@ class TestGap:
 
     def test_few_images_are_told_and_bad_ones_refused(self):
         S, T = gaussian(60, 3), gaussian(60, 3, seed=1)
-        assert "30 images per arm" in gap(S, T, **QUICK).warnings[0]
+        assert "30 examples per arm" in gap(S, T, **QUICK).warnings[0]
         broken = T.copy()
         broken[5] = np.nan
         check_bad_input(

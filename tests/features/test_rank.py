@@ -434,7 +434,7 @@ def test_five_cells_without_a_difference_would_be_too_sure():
 
 def test_the_warnings():
     told = ranking(source=pictures(60), scores="logme").warnings
-    assert any("60 images are few" in text for text in told)
+    assert any("60 examples are few" in text for text in told)
     assert any("8 directions are few" in text for text in told)
 
 

@@ -262,6 +262,23 @@ def test_torch_already_there_has_the_units_threads_and_gets_its_own_back():
     assert said.stdout.startswith("(2, {2}) 4 "), said.stderr + said.stdout
 
 
+MKL = """
+import re, torch
+from querist.runs.threads import limited
+def told(): return {int(n) for n in re.findall(r"(?:num|max)_threads\\(\\) : (\\d+)", torch.__config__.parallel_info())}
+torch.set_num_threads(3)
+for _ in range(2):
+    with limited(1): print(told())
+    print(told())
+"""
+
+
+def test_the_library_inside_torch_has_the_units_threads_the_second_time_too():
+    """MKL keeps a number of its own: torch's was right when it was not, and eigenvalues took ten times the CPU."""
+    said = run_script(MKL)
+    assert said.stdout.split("\n")[:4] == ["{1}", "{3}", "{1}", "{3}"], said.stderr + said.stdout
+
+
 def test_threads_are_given_back_after_an_error():
     from threadpoolctl import threadpool_info
 

@@ -108,6 +108,15 @@ def test_kendall_matches_scipy(x, seed):
     assert weighted_kendall(x, y) == pytest.approx(scipy.stats.weightedtau(x, y).statistic)
 
 
+@pytest.mark.parametrize("n", range(2, 40))
+def test_kendall_of_one_order_is_exactly_one(n):
+    order = np.arange(n)
+    assert (kendall(order, order), kendall(order, -order)) == (1.0, -1.0)
+    tied = order // 2
+    if n > 2:
+        assert (kendall(tied, 3 * tied), kendall(tied, -tied)) == (1.0, -1.0)
+
+
 def test_kendall_of_many_rows():
     x = np.random.default_rng(0).standard_normal(5000)
     y = x + np.random.default_rng(1).standard_normal(5000)

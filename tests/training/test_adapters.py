@@ -198,7 +198,9 @@ class HuggingFaceTrainer:
         self.args = SimpleNamespace(device=torch.device("cpu"))
         self.control = SimpleNamespace(should_training_stop=False)
         self.state = SimpleNamespace(global_step=0, epoch=0, is_world_process_zero=True)
-        self.stateful = {type(c).__name__: c.state() for c in self.callbacks if isinstance(c, ExportableState)}
+        self.state.stateful_callbacks = {
+            type(c).__name__: c.state() for c in self.callbacks if isinstance(c, ExportableState)
+        }
         inner = torch.optim.SGD(model.parameters(), lr=0.1)
         self.optimizer = SimpleNamespace(optimizer=inner)  # Accelerate's wrapper
 
@@ -234,12 +236,15 @@ class HuggingFaceTrainer:
     def dump(self):
         for callback in self.callbacks:
             if isinstance(callback, ExportableState):
-                self.stateful[type(callback).__name__] = callback.state()
-        return json.dumps({"global_step": self.state.global_step, "stateful_callbacks": self.stateful})
+                # As the Trainer does: of a callback that it has not met it is a KeyError.
+                assert type(callback).__name__ in self.state.stateful_callbacks
+                self.state.stateful_callbacks[type(callback).__name__] = callback.state()
+        return json.dumps({"global_step": self.state.global_step, "stateful_callbacks": self.state.stateful_callbacks})
 
     def load(self, saved):
         self.state.global_step = saved["global_step"]
         self.state.epoch = saved["global_step"] / self.steps
+        self.state.stateful_callbacks = saved["stateful_callbacks"]
         made = []
         for name, data in saved["stateful_callbacks"].items() if self.restore else []:
             for callback in [c for c in self.callbacks if type(c).__name__ == name]:

@@ -499,3 +499,15 @@ def test_the_example_tells_its_three_changes_apart(tmp_path, capsys):
     assert verdicts(adapter, "aligned")["2.weight"] == "yes"
     assert (tmp_path / "run" / "report.html").is_file()
     assert "An adapter" in capsys.readouterr().out
+
+
+def test_progress_counts_layers():
+    """Many small layers are one unit of work, and as many steps of progress as there are."""
+    from querist.weights import compare
+
+    def net() -> torch.nn.Module:
+        return torch.nn.Sequential(*(torch.nn.Linear(12, 12, bias=False) for _ in range(7)))
+
+    calls: list = []
+    compare(net(), net(), nulls=(), progress=lambda *call: calls.append(call))
+    assert len(calls) == 7

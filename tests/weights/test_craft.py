@@ -355,3 +355,14 @@ def test_the_example_runs(capsys):
     assert isinstance(result, Trajectory)
     assert "a spike from rate" in said
     assert "weights.regime: yes" in said
+
+
+def test_what_is_wrong_twice_is_told_once():
+    """A bad item also makes its list too short."""
+    with pytest.raises(BadOption) as told:
+        craft(optimizer="lion")
+    assert "wrong too" not in str(told.value)
+    with pytest.raises(BadOption, match="1 other option is wrong too"):
+        craft(optimizer="lion", steps=0)
+    with pytest.raises(BadOption, match="2 other options are wrong too"):
+        craft(optimizer="lion", steps=0, repeats=0)

@@ -17,7 +17,9 @@ from querist.errors import BadOption, UnknownName
 from querist.results.gates import evaluate, parse
 from querist.training import Hook, TrainState
 from querist.weights import Monitor
+from querist.weights import monitor as wing
 from querist.weights.questions import MONITOR_QUESTIONS
+from querist.weights.studies.monitor_folder import MonitorFolder
 from querist.weights.tables import MONITOR_TABLES
 
 
@@ -84,7 +86,7 @@ def ticking(monitor: Monitor, seconds: float = 0.0) -> None:
         now[0] += seconds
         return now[0]
 
-    monitor.stopwatch.clock = clock
+    monitor._looker.stopwatch.clock = clock
 
 
 def generous(net: nn.Module, **options) -> Monitor:
@@ -290,62 +292,135 @@ def test_a_report_is_written_from_memory(watched, tmp_path):
 
 
 class Clock:
-    """Training and looking take what they are told to, whatever the machine does."""
+    """Training, looking and writing take what they are told to, whatever the machine does."""
 
-    def __init__(self, monitor: Monitor, monkeypatch, *, step: float, cost: dict[str, float]):
-        self.now, self.step = 0.0, step
-        monitor.stopwatch.clock = lambda: self.now
-        real = Monitor._all_layers
+    def __init__(self, monkeypatch, *, whole: float, top: float, tables: float = 0.0, page: float = 0.0):
+        self.now = 0.0
+        real = wing.look
 
-        def slow(one, step_, event, last):
-            self.now += cost[event]
-            return real(one, step_, event, last)
+        def look(W, matrix, memory, plan):
+            seen = real(W, matrix, memory, plan)
+            self.now += whole if plan.whole else top
+            return seen
 
-        monkeypatch.setattr(Monitor, "_all_layers", slow)
+        monkeypatch.setattr(wing, "look", look)
+        for name, cost in (("write_tables", tables), ("draw", page), ("settle", 0.0)):
+            monkeypatch.setattr(MonitorFolder, name, lambda folder, *_, cost=cost, **__: self._pass(cost))
+
+    def _pass(self, seconds: float) -> None:
+        self.now += seconds
+
+    def train(self, monitor: Monitor, training: Training, steps: int, seconds: float) -> None:
+        monitor._looker.stopwatch.clock = lambda: self.now
+        monitor.on_start(TrainState(training.net))
+        for _ in range(steps):
+            self.now += seconds
+            training.one()
+            monitor(training.step)
 
 
-def test_thinning_keeps_the_limit_to_the_end(monkeypatch):
+@pytest.mark.parametrize("limit", [0.02, 0.1])
+@pytest.mark.parametrize("page", [0.05, 0.7])
+@pytest.mark.parametrize(("steps", "seconds"), [(4, 0.02), (50, 0.02), (50, 0.3), (200, 0.3), (200, 6.0)])
+def test_the_limit_holds_however_short_the_training_and_dear_the_page(
+    monkeypatch, tmp_path, steps, seconds, page, limit
+):
+    """Three layers of .05 s, tables of .02 s: from trainings that can pay for no look to such as pay for all."""
     training = Training()
-    monitor = Monitor(training.net, every=5, full_every=4, max_overhead=0.05, k=4)
-    clock = Clock(monitor, monkeypatch, step=1.0, cost={"whole": 2.0, "top": 0.5})
-    for _ in range(400):
-        clock.now += clock.step
-        training.one()
-        monitor(training.step)
-    monitor.close()
-    assert monitor.overhead <= 0.05
-    assert monitor.overhead > 0.04
-    events = monitor.result().tables["events"]
-    assert events["skipped"].sum() > 20
-    assert events.height < 81
-    # No look but the first, which has no training before it, took the total above the limit.
-    assert (events["overhead"][1:] <= 0.05).all()
-    assert events["own_seconds"].is_sorted()
-
-
-def test_a_training_too_short_for_its_two_looks_says_so(monkeypatch):
-    training = Training()
-    monitor = Monitor(training.net, every=5, max_overhead=0.02, k=4)
-    clock = Clock(monitor, monkeypatch, step=0.1, cost={"whole": 2.0, "top": 0.5})
-    for _ in range(40):
-        clock.now += clock.step
-        training.one()
-        monitor(training.step)
+    monitor = Monitor(training.net, every=5, full_every=4, max_overhead=limit, k=4, out=tmp_path / "run")
+    clock = Clock(monkeypatch, whole=0.05, top=0.02, tables=0.02, page=page)
+    clock.train(monitor, training, steps, seconds)
+    assert monitor.overhead is None or monitor.overhead <= limit
+    ended = clock.now
     monitor.close()
     result = monitor.result()
-    assert result.tables["events"]["step"].to_list() == [1, 40]
-    assert result.tables["events"]["skipped"].to_list() == [0, 8]
+    events = result.tables["events"]
+    assert (events["overhead"] <= limit).all()
+    assert result.summary["overhead"] == monitor.overhead <= limit
+    assert result.summary["training_seconds"] == pytest.approx(steps * seconds)
+    assert result.summary["closing_seconds"] == monitor.closing == pytest.approx(clock.now - ended, abs=0.05)
+    assert not any("above the limit" in text for text in result.warnings)
+    # Whatever it could not pay for while it went on, the first and the last look are there, and are what they would have been.
+    assert events["step"].to_list()[:: events.height - 1] == [0, steps]
+    assert events["event"][0] == events["event"][-1] == "whole"
+    budget = limit * steps * seconds
+    if budget > 20:  # a training that can pay for everything leaves nothing out
+        assert events["step"].to_list() == list(range(0, steps + 1, 5))
+    elif budget > 1:
+        assert monitor._looker.pace.looked > 0.6 * budget
+
+
+def test_a_last_look_at_the_step_of_a_small_one_completes_it():
+    training = Training(lr=1e-4)
+    monitor = generous(training.net, full_every=5)
+    training.run(monitor, 20)
+    before = monitor.result().tables["trace"].filter(pl.col("step") == 20)
+    monitor.close()
+    tables = monitor.result().tables
+    after = tables["trace"].filter(pl.col("step") == 20)
+    assert before["event"].to_list() == ["top"] * 3
+    assert after["event"].to_list() == ["whole"] * 3
+    for name in ("update_from", "update_norm", "strength", "regime"):
+        assert before[name].equals(after[name]), name
+    assert before["lambda_max"].to_list() == pytest.approx(after["lambda_max"].to_list(), rel=1e-9)
+    assert after["n_spikes"].is_not_null().all()
+    assert tables["events"]["step"].to_list() == [1, 10, 20]
+    assert tables["update_overlaps"].filter(pl.col("step") == 20).height
+    assert tables["top_values"].filter(pl.col("step") == 20).height == 12
+
+
+def test_a_first_look_made_late_is_the_one_made_at_once(monkeypatch):
+    """It sees the copy of the weights as they were before the first step."""
+    traces = []
+    for limit in (1e9, 0.05):
+        training = Training()
+        monitor = Monitor(training.net, every=5, full_every=4, max_overhead=limit, k=4)
+        Clock(monkeypatch, whole=0.5, top=0.1).train(monitor, training, 60, 1.0)
+        monitor.close()
+        traces.append(monitor.result().tables)
+        monkeypatch.undo()
+    assert traces[0]["events"]["training_seconds"][0] == 0
+    assert traces[1]["events"]["training_seconds"][0] > 20
+    for name in ("trace", "top_values", "histograms"):
+        first = [frame[name].filter(pl.col("step") == 0).drop("seconds", strict=False) for frame in traces]
+        assert first[0].height >= 3
+        assert first[0].equals(first[1]), name
+
+
+def test_a_training_too_short_for_a_look_waits_for_the_copy_alone(monkeypatch):
+    training = Training()
+    monitor = Monitor(training.net, every=5, max_overhead=0.02, k=4)
+    clock = Clock(monkeypatch, whole=2.0, top=0.5)
+    clock.train(monitor, training, 20, 0.1)
+    assert monitor.overhead == 0
+    with pytest.raises(BadOption, match="Nothing was looked at"):
+        Monitor(training.net).result()
+    monitor.close()
+    result = monitor.result()
+    assert result.tables["events"]["step"].to_list() == [0, 20]
+    assert result.tables["events"]["skipped"].to_list() == [4, 0]
+    assert (result.summary["overhead"], result.summary["closing_seconds"]) == (0, 12.0)
+    told = next(section for section in result.layout.sections if section.title == "What looking costs").words[0]
+    assert "Training has waited 0 s for the monitor, 0 % of its own 2 s; the limit is 2 %." in told
+    assert "looking took 12 s more" in told
+
+
+def test_who_asks_before_the_first_look_is_earned_pays_for_it(monkeypatch):
+    training = Training()
+    monitor = Monitor(training.net, every=5, max_overhead=0.02, k=4)
+    Clock(monkeypatch, whole=2.0, top=0.5).train(monitor, training, 10, 0.1)
+    result = monitor.result()
+    assert result.tables["events"]["step"].to_list() == [0]
+    assert result.summary["own_seconds"] == 6.0
     assert any("above the limit of 2 %" in text for text in result.warnings)
 
 
 def test_the_clock_is_read_after_the_devices_are_done(monkeypatch):
-    from querist.weights import monitor as wing
-
     order: list[str] = []
     training = Training()
     monitor = generous(training.net)
     monkeypatch.setattr(wing, "synchronise", lambda places: order.append("wait"))
-    monitor.stopwatch.clock = lambda: float(order.append("clock") or len(order))
+    monitor._looker.stopwatch.clock = lambda: float(order.append("clock") or len(order))
     training.run(monitor, 1)
     assert order[0] == "wait"
     assert all(order[i - 1] in ("wait", "clock") for i, word in enumerate(order) if word == "clock" and i)
@@ -461,7 +536,7 @@ def test_a_restarted_training_goes_on_with_its_monitor(watched, hooked, tmp_path
     checkpoint = io.BytesIO()
     torch.save({"net": training.net.state_dict(), "optimizer": optimizer_kept}, checkpoint)
     training.run(monitor, 12)  # looks after the checkpoint, which a restart forgets
-    monitor._folder.release()
+    monitor._looker.folder.release()
 
     again = Training()
     checkpoint.seek(0)

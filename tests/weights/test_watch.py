@@ -178,12 +178,44 @@ def test_killed_in_the_middle_of_writing_it_stays_readable(tmp_path, where, afte
     assert not [path for path in out.rglob(".*") if path.name != ".lock"]
 
 
+def test_a_process_that_is_gone_before_its_first_page_leaves_its_tables(tmp_path, capsys):
+    """Tables are written at every look, the page is drawn rarely: who follows draws it from the tables."""
+    out, net, now = tmp_path / "run", network(), [0.0]
+    monitor = watching(net, out, max_overhead=0.01)
+    monitor._looker.stopwatch.clock = lambda: now[0]
+
+    def told(step: int) -> None:
+        now[0] += 1.0
+        monitor(step)
+
+    train(net, told, 45)
+    assert not (out / "report.html").exists()
+    kept = monitor.result()
+    assert kept.tables["events"]["step"].to_list() == [1, 10, 20, 30, 40]
+    monitor._looker.folder.release()
+    with pytest.raises(BadOption, match="no answer"):
+        Result.open(out, unfinished=True)
+    (seen,) = following.follow(out, once=True)
+    assert seen.status == "running"
+    assert 'http-equiv="refresh"' in (out / "report.html").read_text()[:4096]
+    header = json.loads((out / "run.json").read_text())
+    header["host"]["process"] = 2**22 + 1  # there is no such process
+    (out / "run.json").write_text(json.dumps(header))
+    assert main(["weights", "watch", str(out)]) == 1
+    assert "interrupted" in capsys.readouterr().err
+    opened = Result.open(out, unfinished=True)
+    assert opened.findings == kept.findings == seen.findings
+    assert set(opened.figures) == set(kept.figures)
+    assert all(opened.tables[name].equals(kept.tables[name]) for name in kept.tables)
+    assert opened.summary["overhead"] is not None
+
+
 def test_another_configuration_does_not_go_on_in_a_folder(tmp_path):
     net = network()
     first = watching(net, tmp_path / "run")
     train(net, first, 3)
     state = first.state()
-    first._folder.release()
+    first._looker.folder.release()
     other = Monitor(net, every=7, k=4, full_every=2, max_overhead=1e9, out=tmp_path / "run")
     state["config"]["every"] = 7
     other.load_state(state)

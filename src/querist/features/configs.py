@@ -77,6 +77,11 @@ class CaptureOptions(StudyConfig):
     def _listed(cls, value: Any) -> Any:
         return listed(value)
 
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """By which seeds rows are chosen."""
+        return (self.seed,)
+
     @field_validator("channels")
     @classmethod
     def _grey_or_colour(cls, value: int | None) -> int | None:
@@ -107,7 +112,13 @@ class CompareOptions(CaptureOptions):
     )
     projections: int = Field(default=500, ge=1, description="Directions of a sliced distance; below 30 it is told.")
     splits: int = Field(default=50, ge=2, description="Draws of two parts of the source and one of the target.")
-    permutations: int = Field(default=199, ge=1, description="Relabellings of images; p is at least 1/(1 + B).")
+    permutations: int = Field(default=199, ge=1, description="Relabellings of examples; p is at least 1/(1 + B).")
+    repeats: int = Field(
+        default=1,
+        ge=1,
+        le=99,
+        description="Repetitions with other examples, directions, splits, relabellings, folds and random networks.",
+    )
     level: float = Field(default=0.05, gt=0, lt=1, description="Family-wise level of the tests.")
     margin: float = Field(
         default=0.1,
@@ -152,6 +163,14 @@ class CompareConfig(CompareOptions):
     @classmethod
     def _several(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seed of every repetition; the first one's is the config's own."""
+        from querist.statistics import torch_seed
+
+        later = (torch_seed(self.seed, "compare", "repeat", repeat) for repeat in range(1, self.repeats))
+        return (self.seed, *later)
 
 
 class RankOptions(CaptureOptions):

@@ -15,7 +15,15 @@ from querist.errors import BadOption, MissingExtra, SourceNotFound, UnsafeFile
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["BasicBlock", "CifarResNet", "cifar_resnet", "text_encoder", "text_tokenizer"]
+__all__ = [
+    "BasicBlock",
+    "CifarResNet",
+    "bert_encoder",
+    "bert_tokenizer",
+    "cifar_resnet",
+    "text_encoder",
+    "text_tokenizer",
+]
 
 
 class BasicBlock(nn.Module):
@@ -89,6 +97,29 @@ def cifar_resnet(depth: int = 20, classes: int = 10) -> CifarResNet:
     return CifarResNet((depth - 2) // 6, classes)
 
 
+def bert_encoder(path: str) -> nn.Module:
+    """A BERT encoder from a folder with `config.json` and `model.safetensors`, or a registered name such as `minilm-l6`.
+
+    Ours, without the package transformers. Takes `input_ids`, `attention_mask` [b, t], gives [b, t, d]. Raises SourceNotFound,
+    UnsafeFile, CorruptFile, WeightsMismatch, BadOption for another architecture, which `text_encoder` may know.
+
+    Source: Devlin, Chang, Lee & Toutanova (2019), "BERT: Pre-training of Deep Bidirectional Transformers".
+    """
+    from querist.features.bert import read_encoder
+
+    return read_encoder(_folder(path))
+
+
+def bert_tokenizer(path: str, max_length: int = 128) -> Callable[[Sequence[str]], dict[str, Tensor]]:
+    """The WordPiece tokenizer of such a folder, by its `vocab.txt`: a list of texts to `input_ids`, `attention_mask` [b, t].
+
+    Raises SourceNotFound, CorruptFile, BadOption.
+    """
+    from querist.features.bert import read_tokenizer
+
+    return read_tokenizer(_folder(path), max_length)
+
+
 def text_encoder(path: str) -> nn.Module:
     """A Hugging Face encoder from a folder (or a registered name), its safetensors weights only; no code of it runs.
 
@@ -134,7 +165,7 @@ def _transformers(what: str) -> Any:
         raise MissingExtra(
             f"The function {what} needs the package transformers",
             value="transformers",
-            mend="pip install 'querist[transformers]'",
+            mend=f"pip install 'querist[transformers]', or for a BERT folder use querist.features.nets:{what.replace('text', 'bert')}",
         ) from None
     words = getattr(getattr(transformers, "utils", None), "logging", None)
     if words is not None:

@@ -36,7 +36,7 @@ GAP = Question(
     id="features.gap",
     ask="At this layer, does the target's law differ from the source's?",
     unit="units of z",
-    null="the distance between two halves of the source, at the same number of images",
+    null="the distance between two halves of the source, at the same number of examples",
     rule="No (tested first) where the upper end of the excess is below the margin; yes where p, adjusted over layers and targets by "
     "max-T, is at most the level and the lower end is above 0; else cannot say.",
 )
@@ -44,7 +44,7 @@ GAP_ANY = Question(
     id="features.gap-any",
     ask="Is there any layer at which the target's law differs from the source's?",
     unit="permutation sd",
-    null="the largest standardised distance over all layers under relabelled images",
+    null="the largest standardised distance over all layers under relabelled examples",
     rule="No (tested first) where the upper end of every layer's excess is below the margin; yes where the permutation p of the "
     "largest standardised distance is at most the level; else cannot say.",
 )
@@ -76,9 +76,9 @@ NETWORK_GAP = Question(
     id="features.network-gap",
     ask="Did the second network move this layer?",
     unit="units of z",
-    null="the distance between two halves of the images in the first network",
+    null="the distance between two halves of the examples in the first network",
     rule="No where the rows are equal, or the value is below the margin; yes where p, adjusted over layers by max-T, is at most the "
-    "level (labels of the networks swapped within images); else cannot say.",
+    "level (labels of the networks swapped within examples); else cannot say.",
 )
 CAPTURE_HEALTH = Question(
     id="features.capture-health",
@@ -90,10 +90,10 @@ CAPTURE_HEALTH = Question(
 )
 OVERLAPPING_IDS = Question(
     id="features.overlapping-ids",
-    ask="Do two sets that should be independent hold the same images?",
-    unit="images",
+    ask="Do two sets that should be independent hold the same examples?",
+    unit="examples",
     null="0",
-    rule="Yes from one shared image on: pairs are then relabelled together. No where none is shared.",
+    rule="Yes from one shared example on: pairs are then relabelled together. No where none is shared.",
     welcome="no",
 )
 

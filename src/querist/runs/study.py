@@ -55,12 +55,13 @@ def bad_option(error: ValidationError) -> BadOption:
     first = error.errors(include_url=False)[0]
     name = ".".join(str(part) for part in first["loc"]) or "options"
     wanted = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    others = len(error.errors()) - 1
+    # A bad item also makes its list too short: what is wrong twice is told once.
+    others = len({one["loc"][0] for one in error.errors() if one["loc"]} - {first["loc"][0] if first["loc"] else None})
     return BadOption(
         f"The option {name} cannot be this",
         value=first["input"],
         allowed=wanted,
-        mend=f"{others} more options are wrong" if others else None,
+        mend=f"{others} other option{' is' if others == 1 else 's are'} wrong too" if others else None,
     )
 
 

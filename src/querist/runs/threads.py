@@ -104,8 +104,9 @@ def _torch_threads() -> int | None:
 
 
 def _set_torch(threads: int) -> None:
+    """Told whatever it says: its number is OpenMP's, which may be right already while the MKL inside it still has another."""
     torch = _torch()
-    if torch is not None and torch.get_num_threads() != threads:
+    if torch is not None:
         torch.set_num_threads(threads)
 
 

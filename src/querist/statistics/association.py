@@ -79,8 +79,9 @@ def kendall(x: ArrayLike, y: ArrayLike) -> float:
         raise UndefinedMetric("Kendall's τ needs two rows and no constant column")
     both = _pairs(_runs(new_x | (np.diff(y) != 0), n))
     difference = pairs - tied_x - tied_y + both - 2 * _inversions(place)
-    value = difference / math.sqrt(pairs - tied_x) / math.sqrt(pairs - tied_y)
-    return 1.0 if difference == pairs - tied_x == pairs - tied_y else max(-1.0, min(1.0, value))
+    if tied_x == tied_y:  # the only case that reaches 1 and -1, and then exactly
+        return difference / (pairs - tied_x)
+    return difference / math.sqrt(pairs - tied_x) / math.sqrt(pairs - tied_y)
 
 
 def _runs(new: np.ndarray, n: int) -> Int[np.ndarray, "k"]:

@@ -13,8 +13,8 @@ from querist.effects.configs import CheckConfig
 from querist.effects.questions import CHECK_QUESTIONS
 from querist.effects.studies.people import Opened, assembled, open_people, write_table
 from querist.effects.tables import CHECK_TABLES
-from querist.reports.ask import ask
 from querist.reports.result import Result
+from querist.reports.verb import answered
 from querist.reports.words import command_words
 from querist.runs.study import Answer, Study, Unit
 
@@ -120,5 +120,4 @@ def check(
     if design is not None:
         roles["design"] = tuple(f"{label}={share!r}" for label, share in design.items())
     settings = CheckConfig.build(config, **{"table": "table", **roles, **fields})
-    quiet = False if out is None and progress is None else progress
-    return ask(CheckStudy(table), settings, out=out, engine=engine, resume=resume, progress=quiet)
+    return answered(Result, CheckStudy(table), settings, out=out, engine=engine, resume=resume, progress=progress)

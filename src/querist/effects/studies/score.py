@@ -15,7 +15,8 @@ from querist.effects.configs import ScoreConfig
 from querist.effects.serving.scorer import Scorer, model_hash
 from querist.effects.tables.serve import SCORE_TABLES
 from querist.errors import BadOption, UnknownName, near
-from querist.reports.ask import ask
+from querist.reports.result import Result
+from querist.reports.verb import answered
 from querist.reports.words import command_words
 from querist.results.layout import Layout, Section
 from querist.runs.study import Answer, Study, Unit
@@ -219,9 +220,8 @@ def score(
             model = Path(place) / "model"
         named = {"model": str(model), "table": "table" if held is not None else str(source), "output": str(out)}
         settings = ScoreConfig.build(config, **named, id=tuple(id_columns), columns=tuple(columns or ()), **fields)
-        quiet = False if run is None and progress is None else progress
-        result = ask(ScoreStudy(held), settings, out=run, engine=engine, resume=resume, progress=quiet)
-    told = result.summary
+        study = ScoreStudy(held)
+        told = answered(Result, study, settings, out=run, engine=engine, resume=resume, progress=progress).summary
     names = [field.name for field in dataclasses.fields(ScoreSummary)]
     found: dict[str, Any] = {name: tuple(told[name]) if isinstance(told[name], list) else told[name] for name in names}
     return ScoreSummary(**found)

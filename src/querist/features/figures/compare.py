@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from querist.features.figures.layers import against_figures, class_figure, skipped_figure, unit_figures
+from querist.features.figures.layers import against_figures, class_figure, skipped_figure, spread_figures, unit_figures
 from querist.results.charts import Axes, Chart, Mark, Series, by_depth, heat, lines, ridgeline, scatter, stack
 from querist.results.figure import Figure
 
-__all__ = ["Setting", "compare_figures", "figure_name"]
+__all__ = ["Setting", "compare_figures", "contraction_figure", "evolution_figures", "figure_name"]
 
 DEPTH = "layer, in forward order"
 RIDGES = 16
@@ -43,10 +43,11 @@ def compare_figures(tables: Mapping[str, pl.DataFrame], setting: Setting) -> Ite
         if not gaps.height:
             continue
         yield _profile(gaps, target, tables["probes"], setting)
+    yield from spread_figures(tables["spread"], setting.targets, setting.said)
     yield from _ridgelines(tables["pooled"], tables["gaps"], setting)
-    yield from _evolutions(tables["evolution"], setting)
+    yield from evolution_figures(tables["evolution"], setting)
     if tables["net_profiles"].height:
-        yield _contraction(tables["net_profiles"], setting)
+        yield contraction_figure(tables["net_profiles"], setting)
     yield from _matrices(tables["matrix"], setting)
     yield from _association(tables["gaps"], tables["association"], setting)
     for target in setting.targets:
@@ -150,7 +151,7 @@ def _ridgelines(pooled: pl.DataFrame, gaps: pl.DataFrame, setting: Setting) -> I
         )
         some = f" {len(shown)} of {len(names)} layers are drawn." if len(shown) < len(names) else ""
         caption = (
-            "All values of a layer, over units and images, each unit less its mean over the source and all over one sd. Equal "
+            "All values of a layer, over units and examples, each unit less its mean over the source and all over one sd. Equal "
             f"densities do not mean equal laws: only the pooled values are seen here. Each ridge has its own scale.{some} {setting.said}"
         )
         yield Figure(
@@ -163,7 +164,7 @@ def _ridgelines(pooled: pl.DataFrame, gaps: pl.DataFrame, setting: Setting) -> I
         )
 
 
-def _evolutions(evolution: pl.DataFrame, setting: Setting) -> Iterator[Figure]:
+def evolution_figures(evolution: pl.DataFrame, setting: Setting) -> Iterator[Figure]:
     """Steps from layer to layer of source and target, in both frames, with the fan of the random networks."""
     own = evolution.filter(pl.col("model") == "model")
     fans = evolution.filter(pl.col("model") != "model")
@@ -202,7 +203,8 @@ def _evolutions(evolution: pl.DataFrame, setting: Setting) -> Iterator[Figure]:
             yield Figure(name, f"Evolution over layers: {target}", caption, data, layout, "evolution")
 
 
-def _contraction(profiles: pl.DataFrame, setting: Setting) -> Figure:
+def contraction_figure(profiles: pl.DataFrame, setting: Setting) -> Figure:
+    """Excess by depth on a logarithmic axis, a panel per target, with the fan of the random networks."""
     panels = []
     for target in setting.targets:
         mine = profiles.filter(pl.col("target") == target)

@@ -37,7 +37,7 @@ def draw(
 def _told(config: FreezeConfig, cells: pl.DataFrame) -> str:
     rows = cells.row(0, named=True)
     return (
-        f"{rows['n_train']} training and {rows['n_test']} test images, {config.repeats} repeats, {config.epochs} epochs, "
+        f"{rows['n_train']} training and {rows['n_test']} test examples, {config.repeats} repeats, {config.epochs} epochs, "
         f"seed {config.seed}."
     )
 
@@ -60,7 +60,7 @@ def _accuracy(
     if "scratch" in config.arms:
         values = _values(cells, "scratch", 0, "accuracy")
         marks.append(Mark("scratch", float(values.mean()) if values.size else None, axis="y"))
-    panels = [("Accuracy on the test images", _over_blocks(drawn, "accuracy", ks, marks, (0.0, 1.0)))]
+    panels = [("Accuracy on the test examples", _over_blocks(drawn, "accuracy", ks, marks, (0.0, 1.0)))]
     panels.append(_beside(config, ks, latent, blocks))
     data, layout = stack(panels)
     share = f"{100 * (1 - config.level):g}"
@@ -68,14 +68,14 @@ def _accuracy(
         "Below: A_l where freezing ends, the sliced W₂ between source and target at the end of block k of the network with k frozen "
         "blocks, beside two parts of the source."
         if config.source
-        else "Below: N_l of the logits, how far training moved the network's output on the test images, beside two parts of them; "
+        else "Below: N_l of the logits, how far training moved the network's output on the test examples, beside two parts of them; "
         "A_l needs --source."
     )
     return Figure(
         name=f"accuracy.{i}",
         title=f"Accuracy by frozen blocks: {name}",
         caption=f"Mean over repeats with {share} % t intervals, an arm a line; {_told(config, cells)} {second} "
-        f"{config.projections} directions, iso normalisation, {_images(latent)} images.",
+        f"{config.projections} directions, iso normalisation, {_images(latent)} examples.",
         data=data,
         layout=layout,
         table="cells",
@@ -157,7 +157,7 @@ def _latent(config: FreezeConfig, i: int, name: str, ks: Sequence[int], latent: 
         name=f"latent.{i}",
         title=f"What the layers hold of {name}",
         caption=f"Pretrained arm, mean over {config.repeats} repeats; sliced W₂, {config.projections} directions, iso normalisation, "
-        f"{_images(latent)} images, seed {config.seed}. N_l is 0 in frozen layers. Grey: two parts of one set.",
+        f"{_images(latent)} examples, seed {config.seed}. N_l is 0 in frozen layers. Grey: two parts of one set.",
         data=data,
         layout=layout,
         table="latent",

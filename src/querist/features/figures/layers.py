@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polars as pl
@@ -10,10 +10,43 @@ import polars as pl
 from querist.results.charts import Axes, Series, bars, by_depth, heat, stack, strip
 from querist.results.figure import Figure
 
-__all__ = ["against_figures", "class_figure", "skipped_figure", "unit_figures"]
+__all__ = ["against_figures", "class_figure", "skipped_figure", "spread_figures", "unit_figures"]
 
 DEPTH = "layer, in forward order"
 QUANTILES = {0.5: "median", 0.9: "90 %", 1.0: "largest"}
+
+
+def spread_figures(table: pl.DataFrame, targets: Sequence[str], said: str) -> Iterator[Figure]:
+    """The profile over repetitions: mean and range of distance, excess and probe accuracy, a figure per target."""
+    for place, target in enumerate(targets):
+        rows = table.filter(pl.col("target") == target).sort("index")
+        if not rows.height:
+            continue
+        labels, x = rows["layer"].to_list(), np.arange(rows.height)
+        null, low, high = (_floats(rows, f"null_mean{end}") for end in ("", "_min", "_max"))
+        band = Series("two parts of the source, mean and range", x, null, low, high, null=True)
+        panels = []
+        for name, title, axis in (
+            ("raw", "Distance and its null", "distance"),
+            ("excess", "Excess over the null", "excess"),
+            ("probe_accuracy", "Accuracy of a linear probe", "accuracy"),
+        ):
+            middle, low, high = (_floats(rows, f"{name}{end}") for end in ("", "_min", "_max"))
+            if np.isfinite(middle).any():
+                ends = {"low": low, "high": high, "null": band if name == "raw" else None}
+                panels.append((title, by_depth({"mean and range": middle}, labels, Axes(DEPTH, axis), **ends)))
+        data, layout = stack(panels)
+        n = rows["n"].max()
+        caption = (
+            f"Mean over {n} repetitions with the range from the smallest to the largest; grey: the same of two parts of the source. "
+            f"The range is that of other examples, directions, splits and folds, and no interval. {said}"
+        )
+        name = "spread" if len(targets) == 1 else f"spread-{place + 1}"
+        yield Figure(name, f"Profile over repetitions: {target}", caption, data, layout, "spread")
+
+
+def _floats(rows: pl.DataFrame, column: str) -> np.ndarray:
+    return np.array([np.nan if value is None else float(value) for value in rows[column].to_list()])
 
 
 def unit_figures(units: pl.DataFrame, gaps: pl.DataFrame, name: str, target: str, said: str) -> Iterator[Figure]:
@@ -59,7 +92,7 @@ def class_figure(gaps: pl.DataFrame, name: str, target: str, said: str) -> Figur
     layout = {**layout, "xaxis": layout["xaxis"] | side, "yaxis": layout["yaxis"] | side}
     counts = sorted(set(gaps["n_c"].to_list()))
     size = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    caption = f"Excess within each class that source and {target} share by name, {size} images per arm. {said}"
+    caption = f"Excess within each class that source and {target} share by name, {size} examples per arm. {said}"
     return Figure(name, f"Gaps of single classes: {target}", caption, data, layout, "class_gaps")
 
 
@@ -69,14 +102,14 @@ def against_figures(moves: pl.DataFrame, matrix: pl.DataFrame, said: str) -> Ite
     for (name,), mine in moves.group_by("data", maintain_order=True):
         mine = mine.sort("index")
         labels = mine["layer"].to_list()
-        null = Series("two halves of the images", np.arange(len(labels)), mine["null_mean"].to_numpy(), null=True)
+        null = Series("two halves of the examples", np.arange(len(labels)), mine["null_mean"].to_numpy(), null=True)
         panels.append(
             (str(name), by_depth({"moved": mine["value"].to_numpy()}, labels, Axes(DEPTH, "distance"), null=null))
         )
     if panels:
         data, layout = stack(panels)
         caption = (
-            "Distance between the two networks' laws on the same images, units matched by position. Grey: two halves of the images in "
+            "Distance between the two networks' laws on the same examples, units matched by position. Grey: two halves of the examples in "
             f"the first network. A layer that was not trained, behind layers that were not trained, is at exactly 0. {said}"
         )
         yield Figure("network-gap", "What the second network moved", caption, data, layout, "network_gaps")
@@ -97,7 +130,7 @@ def against_figures(moves: pl.DataFrame, matrix: pl.DataFrame, said: str) -> Ite
             )
         ]
         data, layout = stack(charts)
-        caption = f"Layers of both networks on the source's images, without matching units. {said}"
+        caption = f"Layers of both networks on the source's examples, without matching units. {said}"
         yield Figure("matrix-against", "Layers of the two networks", caption, data, layout, "matrix")
 
 

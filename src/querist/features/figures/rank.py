@@ -55,7 +55,7 @@ def _short(config: RankConfig, model: str) -> str:
 
 
 def _told(config: RankConfig, tables: Mapping[str, pl.DataFrame]) -> str:
-    return f"{int(tables['captures']['n'].min())} images of {config.target}, iso normalisation, seed {config.seed}."  # type: ignore[arg-type]
+    return f"{int(tables['captures']['n'].min())} examples of {config.target}, iso normalisation, seed {config.seed}."  # type: ignore[arg-type]
 
 
 def _ranks(config: RankConfig, tables: Mapping[str, pl.DataFrame], candidates: Sequence[Candidate]) -> Figure:

@@ -268,4 +268,4 @@ def _root(value: float, order: float) -> float:
 def _warnings(n_c: int) -> tuple[str, ...]:
     if n_c >= POWER_IS_LOW:
         return ()
-    return (f"{n_c} images per arm: below {POWER_IS_LOW} a gap must be large to be seen.",)
+    return (f"{n_c} examples per arm: below {POWER_IS_LOW} a gap must be large to be seen.",)

@@ -30,7 +30,7 @@ def arm_size(n: int, m: int) -> int:
     size = min(n // 2, m)
     if size < LEAST:
         raise TooFewRows(
-            f"Too few images: {n} of the source and {m} of the target leave {size} per arm",
+            f"Too few examples: {n} of the source and {m} of the target leave {size} per arm",
             value=size,
             allowed=f"{LEAST} or more per arm: {2 * LEAST} of the source and {LEAST} of the target",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,12 @@ from querist.features.profile import (
     judged,
     largest_gap,
 )
+from querist.features.questions import GAP
 from querist.features.relation import related
 from querist.features.studies import compare_verdicts as verdicts
 from querist.features.studies.by_reference import reference_gaps
+from querist.features.studies.over_repeats import spread, together
+from querist.features.studies.plan_compare import REPEATED
 from querist.features.studies.present_compare import draw, lay_out, summarise, warn
 from querist.features.studies.profile_net import profile_from, profiled
 from querist.features.tables import ASSOCIATION, CLASS_GAPS, COMPARE_TABLES, CONSISTENCY, GAPS, PASSED_OVER
@@ -33,37 +37,43 @@ from querist.files import replacing
 from querist.results.finding import Finding
 from querist.runs.study import Answer
 
-__all__ = ["answer"]
+__all__ = ["answer", "draws_from"]
 
 Key = tuple[str, str]
+Part = tuple[Mapping[Key, Capture], Sequence[str], Sequence[Mapping[str, str]]]
+"""Of one repetition: captures, the layers that were compared, and those that were not, with reasons."""
 
 
-def answer(
-    config: CompareConfig,
-    tables: Mapping[str, pl.DataFrame],
-    captures: Mapping[Key, Capture],
-    layers: Sequence[str],
-    passed: Sequence[Mapping[str, str]],
-) -> Answer:
-    """Join, adjust, judge, draw. layers: those that were compared; passed: those that were not, with reasons."""
+@dataclass(frozen=True)
+class _Repeat:
+    """What one repetition found."""
+
+    layers: Sequence[str]
+    gaps: dict[Key, Gap]
+    consistent: Consistency | None
+    tables: dict[str, pl.DataFrame]
+    findings: list[Finding]
+
+
+def answer(config: CompareConfig, tables: Mapping[str, pl.DataFrame], parts: Sequence[Part]) -> Answer:
+    """Join, adjust, judge, draw: every repetition by itself, then what they say together."""
     known = {spec.name: tables.get(spec.name, spec.frame([])) for spec in COMPARE_TABLES}
-    whole = known["draws"].filter(pl.col("class") == "")
-    drawn = {} if config.reference else _draws(whole, ("target", "layer"))
-    found: dict[Key, Gap] = reference_gaps(config, whole) if config.reference else gaps(drawn, level=config.level)
-    by_class = _draws(known["draws"].filter(pl.col("class") != ""), ("target", "class", "layer"))
+    repeats = [_repeat(config, known, repeat, layers) for repeat, (_, layers, _) in enumerate(parts)]
+    captures, layers, _ = parts[0]
+    by_class = draws_from(known["draws"].filter(pl.col("class") != ""), ("target", "class", "layer"))
     class_gaps = gaps(by_class, level=config.level) if by_class else {}
-    consistent = _consistency(config, known, layers, found)
-    associated, overall = _associations(config, found, known["probes"], layers)
-    passed_rows = [*passed, *known["passed_over"].to_dicts()]
+    associated, overall = _associations(config, repeats, known["probes"])
+    passed_rows = [*(row for *_, passed in parts for row in passed), *known["passed_over"].to_dicts()]
     ready = {
         **known,
-        "gaps": _gap_frame(config, found, known),
+        **{name: pl.concat([one.tables[name] for one in repeats]) for name in repeats[0].tables},
         "class_gaps": _class_frame(config, class_gaps, known["draws"]),
-        "consistency": CONSISTENCY.frame([_plain(row) for row in consistent.rows] if consistent else []),
         "association": ASSOCIATION.frame(associated),
         "passed_over": PASSED_OVER.frame(list({(r["model"], r["what"], r["reason"]): r for r in passed_rows}.values())),
     }
-    findings = _findings(config, ready, captures, found, drawn, consistent, overall, len(associated) - 1)
+    ready["spread"] = spread(config, ready["gaps"])
+    cells = config.repeats * (len(associated) - 1)
+    findings = _findings(config, ready, captures, together([one.findings for one in repeats]), overall, cells)
     figures = draw(config, ready, captures, layers)
     if config.save_reference:
         _put_reference(config, known["captures"])
@@ -78,7 +88,35 @@ def answer(
     )
 
 
-def _draws(frame: pl.DataFrame, key: Sequence[str]) -> dict[Any, GapDraws]:
+def _repeat(config: CompareConfig, known: Mapping[str, pl.DataFrame], repeat: int, layers: Sequence[str]) -> _Repeat:
+    """The gaps and consistency of one repetition, each a family of tests of its own."""
+    mine = {name: known[name].filter(pl.col("repeat") == repeat) for name in REPEATED}
+    mine["layers"] = known["layers"]
+    whole = mine["draws"].filter(pl.col("class") == "")
+    drawn = {} if config.reference else draws_from(whole, ("target", "layer"))
+    found: dict[Key, Gap] = reference_gaps(config, whole) if config.reference else gaps(drawn, level=config.level)
+    consistent = _consistency(config, mine, layers, found)
+    rows = [{**_plain(row), "repeat": repeat} for row in consistent.rows] if consistent else []
+    findings: list[Finding] = []
+    single: list[Finding] = []
+    for target in config.target:
+        some = {layer: gap for (of, layer), gap in found.items() if of == target}
+        if not some:
+            continue
+        if drawn:
+            largest = largest_gap({key: one for key, one in drawn.items() if key[0] == target})
+        else:
+            largest = (max(gap.z or 0.0 for gap in some.values()), min(gap.p_adj for gap in some.values()))
+        findings.append(verdicts.gap_any_finding(config, target, largest, some))
+        single += [verdicts.gap_finding(config, target, layer, gap, len(some)) for layer, gap in some.items()]
+    if not config.reference:
+        findings += verdicts.consistency_findings(config, consistent.rows if consistent else [])
+    frames = {"gaps": _gap_frame(config, found, mine, repeat), "consistency": CONSISTENCY.frame(rows)}
+    return _Repeat(layers, found, consistent, frames, [*findings, *single])
+
+
+def draws_from(frame: pl.DataFrame, key: Sequence[str]) -> dict[Any, GapDraws]:
+    """Draws by the columns of `key`, from rows of the table `draws`."""
     found: dict[Any, GapDraws] = {}
     for row in frame.sort("target", "class", "index").to_dicts():
         arrays: dict[str, Any] = {name: np.array(row[name]) for name in ("raw", "null", "permuted")}
@@ -89,14 +127,17 @@ def _draws(frame: pl.DataFrame, key: Sequence[str]) -> dict[Any, GapDraws]:
     return found
 
 
-def _gap_frame(config: CompareConfig, found: Mapping[Key, Gap], known: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+def _gap_frame(
+    config: CompareConfig, found: Mapping[Key, Gap], known: Mapping[str, pl.DataFrame], repeat: int
+) -> pl.DataFrame:
     inputs = {target: gap.excess for (target, layer), gap in found.items() if layer == INPUT}
     places = {row["layer"]: row for row in known["layers"].to_dicts() if row["model"] == "model"}
     probes = {(row["target"], row["layer"]): row for row in known["probes"].to_dicts()}
     rows = []
     for (target, layer), gap in found.items():
         probe = probes.get((target, layer), {})
-        row = {"target": target, "layer": layer, "model": "model", "distance": config.distance, **_of_gap(gap)}
+        row = {"target": target, "layer": layer, "repeat": repeat, "model": "model"}
+        row |= {"distance": config.distance, **_of_gap(gap)}
         row |= {name: places[layer][name] for name in ("index", "width")}
         row["relative"] = gap.excess / inputs[target] if inputs.get(target) else None
         row |= {"probe_accuracy": probe.get("accuracy"), "probe_low": probe.get("low"), "probe_high": probe.get("high")}
@@ -143,18 +184,20 @@ def _consistency(
 
 
 def _associations(
-    config: CompareConfig, found: Mapping[Key, Gap], probes: pl.DataFrame, layers: Sequence[str]
+    config: CompareConfig, repeats: Sequence[_Repeat], probes: pl.DataFrame
 ) -> tuple[list[dict[str, Any]], Association | None]:
-    """Rows of the table, a target each and the mean over them, and that mean. The input is no layer of the network."""
-    accuracy = {(row["target"], row["layer"]): row["accuracy"] for row in probes.to_dicts()}
-    names = [name for name in layers if name != INPUT]
+    """Rows of the table, a target each and the mean over all cells, and that mean. The input is no layer of the network."""
+    accuracy = {(row["repeat"], row["target"], row["layer"]): row["accuracy"] for row in probes.to_dicts()}
+    names = [name for name in repeats[0].layers if name != INPUT]
     rows, excesses, probed = [], [], []
     for target in config.target:
-        if len(names) < 3 or any((target, name) not in accuracy or (target, name) not in found for name in names):
+        keys = [(repeat, one, (target, name)) for repeat, one in enumerate(repeats) for name in names]
+        if len(names) < 3 or any((r, *key) not in accuracy or key not in one.gaps for r, one, key in keys):
             continue
-        W, A = [found[target, name].excess for name in names], [accuracy[target, name] for name in names]
-        excesses.append(W)
-        probed.append(A)
+        W = [[one.gaps[target, name].excess for name in names] for one in repeats]
+        A = [[accuracy[repeat, target, name] for name in names] for repeat in range(len(repeats))]
+        excesses += W
+        probed += A
         rows.append({"target": target, **_of_association(association(W, A, level=1 - config.level))})
     if not rows:
         return [], None
@@ -170,29 +213,16 @@ def _findings(
     config: CompareConfig,
     ready: Mapping[str, pl.DataFrame],
     captures: Mapping[Key, Capture],
-    found: Mapping[Key, Gap],
-    drawn: Mapping[Any, GapDraws],
-    consistent: Consistency | None,
+    found: Sequence[Finding],
     overall: Association | None,
     cells: int,
 ) -> list[Finding]:
-    findings: list[Finding] = []
-    single: list[Finding] = []
-    for i, target in enumerate(config.target):
-        mine = {layer: gap for (of, layer), gap in found.items() if of == target}
-        if not mine:
-            continue
-        if drawn:
-            largest = largest_gap({key: one for key, one in drawn.items() if key[0] == target})
-        else:
-            largest = (max(gap.z or 0.0 for gap in mine.values()), min(gap.p_adj for gap in mine.values()))
-        findings.append(verdicts.gap_any_finding(config, target, largest, mine))
-        single += [verdicts.gap_finding(config, target, layer, gap, len(mine)) for layer, gap in mine.items()]
-        if not config.reference:
+    single = [finding for finding in found if finding.question == GAP.id]
+    findings = [finding for finding in found if finding.question != GAP.id]
+    if not config.reference:
+        for i, target in enumerate(config.target):
             relation = related(captures["model", "source"], captures["model", f"target-{i}"], config.paired)
             single.append(verdicts.overlap_finding(target, relation.shared, relation.kind, len(relation.target)))
-    if not config.reference:
-        findings += verdicts.consistency_findings(config, consistent.rows if consistent else [])
     findings.append(verdicts.association_finding(overall, cells))
     moves = ready["network_gaps"].to_dicts()
     for row in moves:

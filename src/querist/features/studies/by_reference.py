@@ -95,7 +95,7 @@ def write_reference(config: CompareConfig, source: Capture, layers: Sequence[str
     )
     path = reference.write(folder / "reference.npz")
     row = {"model": "model", "data": "reference", "path": str(path), "n": source.n, "ids_hash": source.ids_hash}
-    return {"captures": [{**row, "notes": []}]}
+    return {"captures": [{**row, "notes": [], "repeat": 0}]}
 
 
 def _kind(config: CompareConfig) -> Any:

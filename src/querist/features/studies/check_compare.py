@@ -100,7 +100,7 @@ def _options(config: CompareConfig) -> None:
         raise BadOption("Looks are counted where a reference is used", value=config.looks, mend="Give --reference FILE")
     if config.reference:
         named = {"random_nets": config.random_nets, "against": config.against, "save_reference": config.save_reference}
-        for name, value in named.items():
+        for name, value in {**named, "repeats": config.repeats - 1 and config.repeats}.items():
             if value:
                 raise BadOption(
                     f"The option {name} needs the source data, which a reference does not hold",
@@ -131,7 +131,7 @@ def _few(data: Data, config: CompareConfig) -> Any:
         del data.passed_over[before:]
         if len(batch.ids):
             return batch
-    raise TooFewRows("No row can be read", value=data.name, allowed="20 images or more per arm")
+    raise TooFewRows("No row can be read", value=data.name, allowed="20 examples or more per arm")
 
 
 def _sites(config: CompareConfig, material: Material, role: str, first: dict[str, Any]) -> list[Site]:

@@ -30,10 +30,10 @@ def check_rank(config: RankConfig, material: Material) -> None:
         raise BadOption("A ranking needs labelled data", value=config.target, mend="Name them with --target B")
     if config.reduce.startswith("sites"):
         raise BadOption(
-            "Scores take one row of each image",
+            "Scores take one row of each example",
             value=config.reduce,
             allowed="mean, cls, last, flat",
-            mend="Places of one image are no independent rows",
+            mend="Places of one example are no independent rows",
         )
     Reduction.of(config.reduce, config.proj_dim)
     if config.truth:
@@ -42,7 +42,7 @@ def check_rank(config: RankConfig, material: Material) -> None:
         read_truth(config.truth)
     data = material.data("target", config)
     if min(config.n, len(data)) < LEAST:
-        raise TooFewRows("Too few images of the target", value=min(config.n, len(data)), allowed=f"{LEAST} or more")
+        raise TooFewRows("Too few examples of the target", value=min(config.n, len(data)), allowed=f"{LEAST} or more")
     if config.source:
         arm_size(min(config.n, len(material.data("source", config))), min(config.n, len(data)))
     for role in ("target", *(("source",) if config.source else ())):

@@ -18,11 +18,10 @@ from querist.features.configs import CompareConfig
 from querist.features.questions import COMPARE_QUESTIONS
 from querist.features.studies.check_compare import check_compare
 from querist.features.studies.opening import Material, called
-from querist.features.studies.plan_compare import data_roles, kinds, named, read_captures, usable
+from querist.features.studies.plan_compare import REPEATED, data_roles, kinds, named, of_repeat, read_captures, usable
 from querist.features.tables import COMPARE_TABLES
-from querist.reports.ask import ask
 from querist.reports.result import Result
-from querist.runs.carry import UnitsFailed
+from querist.reports.verb import answered, several
 from querist.runs.study import Answer, Study, Unit
 
 __all__ = ["CompareStudy", "Comparison", "compare"]
@@ -69,6 +68,19 @@ class CompareStudy(Study[CompareConfig]):
 
     def units(self, config: CompareConfig, stage: str, done: Mapping[str, pl.DataFrame]) -> Sequence[Unit]:
         """First a network and data set each; then a layer each, a random network each, and what looks at all layers."""
+        units = self._units(config, stage, done)
+        for repeat in range(1, config.repeats):
+            some = {
+                name: frame.filter(pl.col("repeat") == repeat) for name, frame in done.items() if name == "captures"
+            }
+            for unit in self._units(of_repeat(config, repeat), stage, some):
+                if unit.key != "matrix":
+                    given = {**unit.payload, "repeat": repeat}
+                    units.append(dataclasses.replace(unit, key=f"repeat-{repeat:02d}/{unit.key}", payload=given))
+        return units
+
+    def _units(self, config: CompareConfig, stage: str, done: Mapping[str, pl.DataFrame]) -> list[Unit]:
+        """Those of one repetition."""
         from querist.features.studies.costs import capture_seconds, layer_seconds, profile_seconds
         from querist.features.studies.profile_net import profiled
 
@@ -76,41 +88,56 @@ class CompareStudy(Study[CompareConfig]):
         nets = ["model", *(["against"] if config.against else [])]
         if stage == "captures":
             seconds = capture_seconds(config)
-            return [Unit(f"{net}/{role}", {"net": net, "data": role}, seconds) for net in nets for role in data]
-        paths = {f"{row['model']}/{row['data']}": row["path"] for row in done["captures"].to_dicts()}
+            return [
+                Unit(f"{net}/{role}", {"kind": "capture", "repeat": 0, "net": net, "data": role}, seconds)
+                for net in nets
+                for role in data
+            ]
+        mine = done["captures"].filter(pl.col("repeat") == done["captures"]["repeat"].min())
+        paths = {f"{row['model']}/{row['data']}": row["path"] for row in mine.to_dicts()}
         captures = read_captures(paths)
         layers, _ = usable(config, captures, "model")
-        given = {"paths": paths, "layers": layers}
+        given = {"repeat": 0, "paths": paths, "layers": layers}
         costs = [layer_seconds(config, captures, name) for name in layers]
         units = [
-            Unit(f"layer/{i:04d}", {**given, "layer": name}, cost)
+            Unit(f"layer/{i:04d}", {**given, "kind": "layer", "layer": name}, cost)
             for i, (name, cost) in enumerate(zip(layers, costs, strict=True))
         ]
         if config.reference:
             return units
         each = profile_seconds(config, captures, layers)
         if len(profiled(layers)) > 1:
-            units.append(Unit("profile", given, each))
+            units.append(Unit("profile", {**given, "kind": "profile"}, each))
             units += [
                 Unit(
-                    f"random/{i:03d}", {**given, "repeat": i}, each + (1 + len(config.target)) * capture_seconds(config)
+                    f"random/{i:03d}",
+                    {**given, "kind": "random", "number": i},
+                    each + (1 + len(config.target)) * capture_seconds(config),
                 )
                 for i in range(1, config.random_nets + 1)
             ]
-        units.append(Unit("matrix", given, each / 2))
+        units.append(Unit("matrix", {**given, "kind": "matrix"}, each / 2))
         if config.against:
-            units += [Unit(f"move/{role}", {**given, "data": role}, sum(costs) / 2) for role in data]
+            units += [Unit(f"move/{role}", {**given, "kind": "move", "data": role}, sum(costs) / 2) for role in data]
         if config.save_reference:
-            units.append(Unit("reference", given, sum(costs)))
+            units.append(Unit("reference", {**given, "kind": "reference"}, sum(costs)))
         return units
 
     def work(self, config: CompareConfig, unit: Unit, folder: Path) -> Mapping[str, Any]:
-        """Capture, or measure what the unit names."""
+        """Capture, or measure what the unit names, in its repetition."""
+        repeat = unit.payload["repeat"]
+        found = dict(self._work(of_repeat(config, repeat), unit.payload, folder))
+        for name in REPEATED:
+            if name in found:
+                found[name] = [{**row, "repeat": repeat} for row in found[name]]
+        return {name: rows for name, rows in found.items() if repeat == 0 or name in (*REPEATED, "passed_over")}
+
+    def _work(self, config: CompareConfig, payload: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
         from querist.features.studies import profile_net as profiles
         from querist.features.studies.measure_layer import measure_layer
 
-        kind, payload = unit.key.split("/")[0], unit.payload
-        if "net" in payload:
+        kind = payload["kind"]
+        if kind == "capture":
             return self._capture(config, payload["net"], payload["data"], folder)
         captures, names = read_captures(payload["paths"]), named(config)
         targets = {names[role]: captures["model", role] for role in names}
@@ -125,7 +152,7 @@ class CompareStudy(Study[CompareConfig]):
         if kind == "profile":
             return profiles.measure_profile(config, "model", source, targets, layers)
         if kind == "random":
-            return self._random(config, payload["repeat"], layers, folder)
+            return self._random(config, payload["number"], layers, folder)
         if kind == "reference":
             from querist.features.studies.by_reference import write_reference
 
@@ -194,10 +221,13 @@ class CompareStudy(Study[CompareConfig]):
         """Join what was drawn into families, judge, draw."""
         from querist.features.studies.answer_compare import answer
 
-        rows = tables["captures"].filter(pl.col("data") != "reference").to_dicts()
-        captures = read_captures({f"{row['model']}/{row['data']}": row["path"] for row in rows})
-        layers, passed = usable(config, captures, "model")
-        return answer(config, tables, captures, layers, passed)
+        captured = tables["captures"].filter(pl.col("data") != "reference")
+        parts = []
+        for repeat in range(config.repeats):
+            rows = captured.filter(pl.col("repeat") == repeat).to_dicts()
+            captures = read_captures({f"{row['model']}/{row['data']}": row["path"] for row in rows})
+            parts.append((captures, *usable(config, captures, "model")))
+        return answer(config, tables, parts)
 
 
 SPILL = "spill"
@@ -233,7 +263,7 @@ def compare(
     Raises BadInput for a network, data or options that are wrong (LabelsNeeded, DimensionMismatch, ShapeMismatch, TooFewRows,
     NonFinite, UnknownName, …), UnitsFailed where the work itself failed.
     """
-    targets = _several(target)
+    targets = several(target, "target")
     against = fields.get("against")
     held = {"model": model, "source": source, "against": against}
     held |= {f"target-{i}": what for i, what in enumerate(targets.values())}
@@ -242,25 +272,7 @@ def compare(
     names |= {} if against is None else {"against": called(against, "against")}
     settings = CompareConfig.build(config, **{**fields, **names})
     study = CompareStudy({k: what for k, what in held.items() if not isinstance(what, str | os.PathLike)})
-    quiet = False if out is None and progress is None else progress
-    try:
-        result = ask(study, settings, out=out, engine=engine, resume=resume, progress=quiet)
-    except UnitsFailed as failed:
-        if isinstance(failed.__cause__, BadInput):
-            raise failed.__cause__ from failed
-        raise
-    return Comparison(**{field.name: getattr(result, field.name) for field in dataclasses.fields(result)})
-
-
-def _several(target: Any) -> dict[str, Any]:
-    """Targets by name; a dictionary of tensors is one target, a list one for each member, unless they are batches."""
-    if isinstance(target, Mapping) and not any(hasattr(what, "dtype") for what in target.values()):
-        return {str(name): what for name, what in target.items()}
-    if isinstance(target, list) and target:
-        if len(target) == 1:
-            return {"target": target[0]}
-        return {f"target-{i + 1}": what for i, what in enumerate(target)}
-    return {"target": target}
+    return answered(Comparison, study, settings, out=out, engine=engine, resume=resume, progress=progress)
 
 
 def _forget(folder: Path) -> None:

@@ -57,7 +57,7 @@ def gap_finding(config: CompareConfig, target: str, layer: str, gap: Gap, layers
         told = f"{test}, but the excess may be 0 (its interval begins there)."
     else:
         told = f"{test}: such a distance also arises by chance, and an excess of {gap.high:.3g} cannot be excluded."
-    because = f"{where} ({gap.n_c} images each); {told}"
+    because = f"{where} ({gap.n_c} examples each); {told}"
     return Finding(
         subject(config, layer, target),
         ask.GAP.id,
@@ -166,7 +166,7 @@ def association_finding(found: Association | None, cells: int) -> Finding:
         because = f"{told}; one target and seed is one cell, and layers are no replicates."
     else:
         interval = f"{found.difference:.2f} ({found.low:.2f} to {found.high:.2f})"
-        because = f"{told} (means of {cells} targets); the distance's lead over depth is {interval}."
+        because = f"{told} (means of {cells} cells, targets and seeds); the distance's lead over depth is {interval}."
     return Finding(
         "all targets",
         question.id,
@@ -185,7 +185,7 @@ def move_finding(config: CompareConfig, row: Mapping[str, Any], data: str, layer
     """Did the second network move this layer on these images?"""
     value, p = row["value"], row["p_adj"]
     verdict: Verdict = "cannot say"
-    told = f"On {data} {row['layer']} moved by {value:.3g}; two halves of the images lie {row['null_mean']:.3g} apart"
+    told = f"On {data} {row['layer']} moved by {value:.3g}; two halves of the examples lie {row['null_mean']:.3g} apart"
     if value == 0:
         verdict, because = "no", f"On {data} every value of {row['layer']} is equal in both networks."
     elif value < config.margin:
@@ -220,12 +220,12 @@ def overlap_finding(target: str, shared: int, kind: str, used: int) -> Finding:
     """Do source and target hold the same images?"""
     question = ask.OVERLAPPING_IDS
     if not shared:
-        because = f"The source and {target} share no image that is known to be the same."
+        because = f"The source and {target} share no example that is known to be the same."
         return Finding(target, question.id, 0.0, question.unit, None, None, 0.0, None, "no", because)
     done = (
         f"the {used} shared ones are compared as pairs, labels swapped within them"
         if kind == "paired"
         else f"they were left out of the target, of which {used} remain"
     )
-    because = f"The source and {target} share {shared} images; {done}."
+    because = f"The source and {target} share {shared} examples; {done}."
     return Finding(target, question.id, float(shared), question.unit, None, None, 0.0, None, "yes", because)

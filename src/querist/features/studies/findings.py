@@ -29,7 +29,7 @@ def capture_health(subject: str, captured: int, found: int, reasons: Sequence[st
 def overlapping(subject: str, shared: int, n: int) -> Finding:
     """Whether two sets that should be independent share rows."""
     verdict = "yes" if shared else "no"
-    because = f"{shared} of {n} images are in both sets." if shared else f"None of {n} images is in both sets."
+    because = f"{shared} of {n} examples are in both sets." if shared else f"None of {n} examples is in both sets."
     return Finding(
         subject, OVERLAPPING_IDS.id, float(shared), OVERLAPPING_IDS.unit, None, None, 0.0, None, verdict, because
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -11,17 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from querist.errors import BadInput, BadOption, InvariantBroken
+from querist.errors import BadOption
 from querist.features.configs import FreezeConfig
 from querist.features.questions import FREEZE_QUESTIONS
 from querist.features.studies.freeze_data import Target, addresses_of, target_of
 from querist.features.studies.opening import Material, called
-from querist.features.studies.words import several
 from querist.features.tables import FREEZE_TABLES
-from querist.reports.ask import ask
 from querist.reports.result import Result
+from querist.reports.verb import answered, several
 from querist.reports.words import command_words
-from querist.runs.carry import UnitsFailed
 from querist.runs.study import Answer, Study, Unit
 
 if TYPE_CHECKING:
@@ -199,12 +196,5 @@ def freeze(
     in_memory = {k: what for k, what in held.items() if what is not None and not isinstance(what, str | os.PathLike)}
     if hooks and engine != "serial":
         raise BadOption("Hooks watch a training in this process", value=engine, allowed="engine serial")
-    quiet = False if out is None and progress is None else progress
     study = FreezeStudy(in_memory, hooks=hooks)
-    try:
-        result = ask(study, settings, out=out, engine=engine, resume=resume, progress=quiet)
-    except UnitsFailed as failed:
-        if isinstance(failed.__cause__, BadInput | InvariantBroken):
-            raise failed.__cause__ from failed
-        raise
-    return Sweep(**{field.name: getattr(result, field.name) for field in dataclasses.fields(result)})
+    return answered(Sweep, study, settings, out=out, engine=engine, resume=resume, progress=progress)

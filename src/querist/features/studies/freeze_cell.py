@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from querist.errors import NonFinite
 from querist.features.captured import Capture
 from querist.features.capturing import capture, free_memory
 from querist.features.configs import FreezeConfig
@@ -74,10 +75,15 @@ def run_cell(
             return {}
         fixed = frozen_layers(before, blocks, k)
         captures, found = [before], []
+        after, source = None, None
         if trained.status == "ok":  # what is not finite has no distances
-            after = _captured(config, model, target)
+            try:
+                after = _captured(config, model, target)
+                source = _source(config, material, model) if config.source else None
+            except NonFinite as error:  # a loss may be finite where a layer is not: tanh of infinity is one
+                trained = replace(trained, status="diverged", reason=str(error), accuracy=None, loss=None)
+        if trained.status == "ok" and after is not None:
             check_frozen(before, after, fixed)
-            source = _source(config, material, model) if config.source else None
             captures += [after, *([source] if source is not None else [])]
             options = {"projections": config.projections, "splits": config.splits, "seed": config.seed}
             found = list(latent(before, after, source, fixed, **options))

@@ -69,7 +69,7 @@ def lay_out(
             "What the layers hold",
             words=(
                 "A_l is the gap between source and target in the trained network; N_l how far training moved the layer on the "
-                "target's test images. Both are sliced Wasserstein distances of order 2 in units of a typical unit's sd, "
+                "target's test examples. Both are sliced Wasserstein distances of order 2 in units of a typical unit's sd, "
                 f"{config.projections} directions, beside the distance between two parts of one set.",
             ),
             findings=(("*", "features.capture-health"), ("*", "features.overlapping-ids")),
@@ -173,5 +173,5 @@ def warn(config: FreezeConfig, cells: pl.DataFrame, tables: Mapping[str, pl.Data
         )
     small = min(int(tables["captured"]["n"].min()), int(cells["n_train"].min()))  # type: ignore[arg-type]
     if small < POWER_IS_LOW:
-        told.append(f"{small} images are few: below {POWER_IS_LOW} a difference must be large to be seen.")
+        told.append(f"{small} examples are few: below {POWER_IS_LOW} a difference must be large to be seen.")
     return told

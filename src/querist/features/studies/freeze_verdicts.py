@@ -25,7 +25,7 @@ def depth_finding(config: FreezeConfig, subject: str, even: BreakEven | None, ce
     at = dict(mean.iter_rows())
     points = 100 * config.delta
     because = (
-        f"With {_blocks(even.k)} frozen the pretrained network reaches {at[even.k]:.1%} of {cells['n_test'][0]} test images; the best "
+        f"With {_blocks(even.k)} frozen the pretrained network reaches {at[even.k]:.1%} of {cells['n_test'][0]} test examples; the best "
         f"number, {even.best_k}, reaches {at[even.best_k]:.1%}, and no larger number is within {points:g} points of it "
         f"({_cells(even.n)}{lost})"
     )

@@ -162,10 +162,10 @@ def probe_rows(
     enough = np.isin(labels - capture.labels.min(), np.flatnonzero(counts >= 5))
     for small in np.flatnonzero((counts > 0) & (counts < 5)).tolist():
         what = f"class {_name(capture, small + int(capture.labels.min()))} of {target} in the probe"
-        reason = f"it has {counts[small]} images, fewer than five"
+        reason = f"it has {counts[small]} examples, fewer than five"
         tables["passed_over"].append({"model": "model", "what": what, "reason": reason})
     if np.count_nonzero(counts >= 5) < 2:
-        reason = "A probe needs two classes of five images or more"
+        reason = "A probe needs two classes of five examples or more"
         tables["passed_over"].append({"model": "model", "what": f"probe of {layer} on {target}", "reason": reason})
         return
     flat = rows.reshape(-1, rows.shape[-1])[enough]

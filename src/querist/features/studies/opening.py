@@ -189,10 +189,10 @@ def _bytes(value: Any) -> bytes:
 
 def _of_rows(data: Data, config: CaptureOptions) -> str:
     """A hash of the ids, inputs and labels of the chosen rows: the content, wherever it lies."""
-    from querist.sources.data import batches, choose_ids
+    from querist.sources.data import batches
 
     digest, before = hashlib.sha256(), len(data.passed_over)
-    for batch in batches(data, choose_ids(data, config.n, seed=config.seed), config.batch_size):
+    for batch in batches(data, _chosen(data, config), config.batch_size):
         digest.update(np.ascontiguousarray(batch.ids).tobytes())
         for name, value in sorted(_named(batch.inputs).items()):
             digest.update(f"{name} {tuple(value.shape[1:])} {value.dtype}\n".encode())
@@ -201,6 +201,13 @@ def _of_rows(data: Data, config: CaptureOptions) -> str:
             digest.update(np.ascontiguousarray(batch.labels).tobytes())
     del data.passed_over[before:]
     return f"sha256:{digest.hexdigest()}"
+
+
+def _chosen(data: Data, config: CaptureOptions) -> np.ndarray:
+    """The ids of all rows that any repetition reads, ascending."""
+    from querist.sources.data import choose_ids
+
+    return np.unique(np.concatenate([choose_ids(data, config.n, seed=seed) for seed in config.seeds]))
 
 
 def _named(inputs: Any) -> dict[str, Any]:
@@ -215,9 +222,7 @@ def _write_rows(data: Data, config: CaptureOptions, path: Path) -> StoredRows:
     import torch
     from safetensors.torch import save_file
 
-    from querist.sources.data import choose_ids
-
-    batch = data.read(choose_ids(data, config.n, seed=config.seed))
+    batch = data.read(_chosen(data, config))
     tensors = {name: value.detach().cpu().contiguous() for name, value in _named(batch.inputs).items()}
     tensors["ids"] = torch.from_numpy(np.ascontiguousarray(batch.ids))
     if batch.labels is not None:

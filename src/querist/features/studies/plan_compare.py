@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from querist.errors import UndefinedMetric
 from querist.features.captured import Capture
 from querist.features.configs import CompareConfig
 from querist.features.normalise import fit_normaliser
 from querist.features.relation import rows_of, sites_of
 
-__all__ = ["data_roles", "kinds", "named", "read_captures", "usable"]
+__all__ = ["REPEATED", "data_roles", "kinds", "named", "of_repeat", "read_captures", "twins", "usable"]
+
+REPEATED = ("captures", "draws", "probes", "evolution", "net_profiles")
+"""Tables that every repetition adds to; all others are of the first one alone."""
+
+
+def of_repeat(config: CompareConfig, repeat: int) -> CompareConfig:
+    """What one repetition is told: the first is the comparison itself, later ones have seeds of their own and fewer tables."""
+    if repeat == 0:
+        return config
+    less = {"against": None, "save_reference": None, "class_gaps": False}
+    return config.model_copy(update={"seed": config.seeds[repeat], "repeats": 1, **less})
 
 
 def data_roles(config: CompareConfig) -> list[str]:
@@ -41,11 +54,16 @@ def read_captures(paths: Mapping[str, str]) -> dict[tuple[str, str], Capture]:
 def usable(
     config: CompareConfig, captures: Mapping[tuple[str, str], Capture], net: str
 ) -> tuple[list[str], list[dict[str, str]]]:
-    """Layers that can be compared, in forward order: captured for every set and not constant over the source; and the others."""
+    """Layers that can be compared, in forward order: captured for every set and not constant over the source; and the others.
+
+    Logits that are the values of a layer before them, as those of an encoder without a head, are that layer and not in either.
+    """
     mine = {role: one for (of, role), one in captures.items() if of == net}
     base = mine.get("source") or next(iter(mine.values()))
-    kept, passed = [], []
+    kept, passed, twin = [], [], twins(base)
     for layer in base.names:
+        if layer in twin:
+            continue
         missing = [role for role, one in mine.items() if layer not in one.names]
         reason = f"it was not captured for {', '.join(missing)}" if missing else ""
         reason = reason or ("" if config.reference else _constant(base, mine, layer))
@@ -54,6 +72,17 @@ def usable(
         else:
             kept.append(layer)
     return kept, passed
+
+
+def twins(capture: Capture) -> dict[str, str]:
+    """Logits whose rows equal those of an earlier layer, with its name."""
+    found = {}
+    for place, layer in enumerate(capture.layers):
+        before = capture.layers[:place] if layer.kind == "logits" else ()
+        same = next((one.name for one in before if np.array_equal(one.rows, layer.rows)), None)
+        if same is not None:
+            found[layer.name] = same
+    return found
 
 
 def _constant(base: Capture, mine: Mapping[str, Capture], layer: str) -> str:

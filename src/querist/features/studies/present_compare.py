@@ -12,6 +12,7 @@ from querist.features.captured import Capture
 from querist.features.configs import CompareConfig
 from querist.features.figures.compare import Setting, compare_figures
 from querist.features.questions import COMPARE_QUESTIONS, WARNING
+from querist.features.studies.plan_compare import twins
 from querist.features.tables import COMPARE_TABLES
 from querist.results.figure import Figure
 from querist.results.finding import Finding
@@ -27,8 +28,12 @@ FEW = 30
 
 def draw(config: CompareConfig, tables: Tables, captures: Mapping[Key, Capture], layers: Sequence[str]) -> list[Figure]:
     """Every figure of the comparison."""
-    nets = tables["evolution"].filter(pl.col("model").str.starts_with("random-"))["model"].n_unique()
-    return list(compare_figures(tables, Setting(config.target, _said(config, tables), config.level, nets)))
+    first = {
+        name: frame.filter(pl.col("repeat") == 0) if "repeat" in frame.columns else frame
+        for name, frame in tables.items()
+    }
+    nets = first["evolution"].filter(pl.col("model").str.starts_with("random-"))["model"].n_unique()
+    return list(compare_figures(first, Setting(config.target, _said(config, tables), config.level, nets)))
 
 
 def _said(config: CompareConfig, tables: Tables) -> str:
@@ -38,8 +43,20 @@ def _said(config: CompareConfig, tables: Tables) -> str:
         config.distance, f"{config.distance}, order {config.p:g}"
     )
     return (
-        f"n = {config.n} images a set at most{arm}; normalisation {config.normalise}; {distance}; seed {config.seed}."
+        f"n = {config.n} examples a set at most{arm}; normalisation {config.normalise}; {distance}; seed {config.seed}."
     )
+
+
+def _repeated(config: CompareConfig, figures: tuple[str, ...]) -> list[Section]:
+    if config.repeats == 1:
+        return []
+    words = (
+        f"{config.repeats} repetitions, each with its own choice of examples, directions, splits, relabellings, folds and random networks. "
+        "A set that holds no more than n examples is the same in all of them. A verdict is yes or no where all repetitions agree, with the "
+        "largest p and the interval that holds all of theirs. All other figures, single units, classes, spectra and a second network "
+        "are of the first repetition.",
+    )
+    return [Section("Over repetitions", words=words, figures=figures, tables=("spread",))]
 
 
 def _order(p: float) -> str:
@@ -57,6 +74,7 @@ def lay_out(config: CompareConfig, tables: Tables, findings: Sequence[Finding], 
     asked = {finding.question for finding in findings}
     sections = [
         Section("Profile over layers", figures=of("profile"), tables=("gaps",)),
+        *_repeated(config, of("spread")),
         Section("Findings, layer by layer", words=("One line per layer, target and question.",), open=False),
         *(
             Section(question.ask, words=(question.rule,), findings=(("*", question.id),), open=False, level=3)
@@ -128,9 +146,9 @@ SUMMED = (
 
 def summarise(config: CompareConfig, tables: Tables, captures: Mapping[Key, Capture]) -> dict[str, Any]:
     """The summary's keys that belong to the comparison."""
-    rows = tables["gaps"].to_dicts()
+    rows = tables["gaps"].filter(pl.col("repeat") == 0).to_dicts()
     mine = {role: one for (net, role), one in captures.items() if net == "model"}
-    consistency = tables["consistency"].to_dicts()
+    consistency = tables["consistency"].filter(pl.col("repeat") == 0).to_dicts()
     nets = any(row["n_null"] for row in consistency)
     kept = ("target", "statistic", "frame", "value", "floor", "p", "p_all", "n_null")
     association = tables["association"].filter(pl.col("target") != "").to_dicts()
@@ -173,6 +191,8 @@ def summarise(config: CompareConfig, tables: Tables, captures: Mapping[Key, Capt
             {name: row[name] for name in ("layer", "value", "null_mean", "p", "p_adj")}
             for row in tables["network_gaps"].filter(pl.col("data") == "source").sort("index").to_dicts()
         ],
+        "repeats": config.repeats,
+        "spread": tables["spread"].to_dicts(),
     }
 
 
@@ -185,9 +205,11 @@ def _reference_size(config: CompareConfig) -> int:
 def warn(config: CompareConfig, tables: Tables, captures: Mapping[Key, Capture], layers: Sequence[str]) -> list[str]:
     """What a reader should know before trusting the numbers."""
     told = list(dict.fromkeys(note for one in captures.values() for note in one.notes))
+    for name, twin in twins(next(one for (net, _), one in captures.items() if net == "model")).items():
+        told.append(f"{name} holds the same values as {twin} and is compared once: the network has no head.")
     arms = tables["gaps"]["n_c"].to_list()
     if arms and min(arms) < POWER_IS_LOW:
-        told.append(f"{min(arms)} images per arm: below {POWER_IS_LOW} a gap must be large to be seen.")
+        told.append(f"{min(arms)} examples per arm: below {POWER_IS_LOW} a gap must be large to be seen.")
     if config.distance == "sliced" and config.projections < FEW:
         told.append(
             f"Only {config.projections} projections: their error (mc_se) is large and itself poorly known; {FEW} or more tell."
@@ -198,11 +220,12 @@ def warn(config: CompareConfig, tables: Tables, captures: Mapping[Key, Capture],
         what = "draws of the reference" if config.reference else "permutations"
         enough = math.ceil(1 / level - 1e-9) - 1
         told.append(f"{draws} {what} cannot reach p = {level:.3g}: no gap can be found; {enough} or more can.")
-    nets = tables["evolution"].filter(pl.col("model").str.starts_with("random-"))["model"].n_unique()
-    if nets < config.random_nets:
-        told.append(f"{config.random_nets - nets} of {config.random_nets} random networks could not be measured.")
+    known = tables["evolution"].filter(pl.col("model").str.starts_with("random-")).select("model", "repeat")
+    nets, wanted = known.unique().height, config.random_nets * config.repeats
+    if nets < wanted:
+        told.append(f"{wanted - nets} of {wanted} random networks could not be measured.")
     if config.distance in ("max-sliced", "gaussian"):
-        told.append(f"The {config.distance} distance is biased upwards at few images: read it beside its null only.")
+        told.append(f"The {config.distance} distance is biased upwards at few examples: read it beside its null only.")
     if config.distance == "otdd" and config.against:
         told.append("The second network's move is measured by the sliced distance: OTDD compares classes.")
     slow = tables["probes"].filter(~pl.col("converged"))
@@ -211,5 +234,5 @@ def warn(config: CompareConfig, tables: Tables, captures: Mapping[Key, Capture],
     unread = [row for row in tables["passed_over"].to_dicts() if " of " in row["what"] and row["model"] == "model"]
     broken = sum(not row["what"].startswith(("class ", "probe ")) for row in unread)
     if broken:
-        told.append(f"{broken} images could not be read; the table `passed_over` names them.")
+        told.append(f"{broken} examples could not be read; the table `passed_over` names them.")
     return told

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -12,17 +11,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from querist.errors import BadInput
 from querist.features.captured import Capture
 from querist.features.configs import RankConfig
 from querist.features.questions import RANK_QUESTIONS
 from querist.features.studies.opening import Material, called
-from querist.features.studies.words import several
 from querist.features.tables import RANK_TABLES
-from querist.reports.ask import ask
 from querist.reports.result import Result
+from querist.reports.verb import answered, several
 from querist.reports.words import command_words
-from querist.runs.carry import UnitsFailed
 from querist.runs.study import Answer, Study, Unit
 
 __all__ = ["RankStudy", "Ranking", "rank"]
@@ -138,7 +134,7 @@ class RankStudy(Study[RankConfig]):
         path = captured.write(folder / "capture")
         row = {"model": name, "data": role, "path": str(path), "n": captured.n, "ids_hash": captured.ids_hash}
         row |= {"found": captured.health.found, "captured": captured.health.captured, "notes": list(captured.notes)}
-        row |= {"bytes_bound": captured.bytes_bound, "bytes_peak": captured.bytes_peak}
+        row |= {"bytes_bound": captured.bytes_bound, "bytes_peak": captured.bytes_peak, "repeat": 0}
         passed = [{"model": name, "what": one.what, "reason": one.reason} for one in captured.passed_over]
         passed += [{"model": name, "what": f"{one.what} of {role}", "reason": one.reason} for one in captured.unread]
         tables: dict[str, Any] = {"captures": [{**row, "seconds": time.perf_counter() - begun}], "passed_over": passed}
@@ -214,11 +210,5 @@ def rank(
     names |= {} if source is None else {"source": called(source, "source")}
     settings = RankConfig.build(config, **{**fields, **names})
     in_memory = {k: what for k, what in held.items() if what is not None and not isinstance(what, str | os.PathLike)}
-    quiet = False if out is None and progress is None else progress
-    try:
-        result = ask(RankStudy(in_memory), settings, out=out, engine=engine, resume=resume, progress=quiet)
-    except UnitsFailed as failed:
-        if isinstance(failed.__cause__, BadInput):
-            raise failed.__cause__ from failed
-        raise
-    return Ranking(**{field.name: getattr(result, field.name) for field in dataclasses.fields(result)})
+    study = RankStudy(in_memory)
+    return answered(Ranking, study, settings, out=out, engine=engine, resume=resume, progress=progress)

@@ -184,7 +184,7 @@ def _distance(
     options = {"projections": config.projections, "splits": config.splits, "seed": config.seed}
     found = untested(scale(base.rows), scale(mine.rows), **options)
     row = {"value": found.value, "null_mean": found.null_mean, "null_sd": found.null_sd}
-    return [{"score": "w", **where, **row, "note": f"{found.n} images per arm; a small distance ranks nothing"}]
+    return [{"score": "w", **where, **row, "note": f"{found.n} examples per arm; a small distance ranks nothing"}]
 
 
 def measure_classes(config: RankConfig, name: str, captures: Mapping[str, Capture], classes: int | None) -> Tables:

@@ -26,7 +26,7 @@ def lay_out(config: RankConfig, tables: Mapping[str, pl.DataFrame], drawn: Seque
         Section(
             "Scores beside plain baselines",
             words=(
-                f"Scores are those of {n} labelled images, layer by layer, after iso normalisation on the target's own rows; each "
+                f"Scores are those of {n} labelled examples, layer by layer, after iso normalisation on the target's own rows; each "
                 f"stands beside the same score of {config.permutations} permuted labellings. Baselines train nothing but the probe "
                 "(5-fold logistic regression, scaled inside each fold). The distance w between source and target has a value and a "
                 "null and no rank: raw distances rank no networks.",
@@ -93,7 +93,7 @@ def warn(config: RankConfig, tables: Mapping[str, pl.DataFrame]) -> list[str]:
     told = []
     n = int(tables["captures"]["n"].min())  # type: ignore[arg-type]
     if n < POWER_IS_LOW:
-        told.append(f"{n} images are few: below {POWER_IS_LOW} a difference must be large to be seen.")
+        told.append(f"{n} examples are few: below {POWER_IS_LOW} a difference must be large to be seen.")
     if config.source and config.projections < 30:
         told.append(f"{config.projections} directions are few: the distance w has a large Monte Carlo error.")
     truth = tables["truth"].filter("used")

@@ -16,6 +16,7 @@ from querist.features.tables.compare import (
     NET_PROFILES,
     POOLED,
     PROBES,
+    SPREAD,
     UNITS,
 )
 from querist.features.tables.freeze import BLOCKS, CAPTURED, CELLS, EFFECTS, FREEZE_TABLES, LATENT, RATES, TARGETS
@@ -49,6 +50,7 @@ __all__ = [
     "RANK_TABLES",
     "RATES",
     "SCORES",
+    "SPREAD",
     "TARGETS",
     "TRUTH",
     "UNITS",

@@ -21,7 +21,7 @@ LAYERS = TableSpec(
         Column(
             "dropped_units", "int", "Units that the normalisation leaves out because they are constant over the source."
         ),
-        Column("n_rows", "int", "Rows that are compared; several for each image where places were taken."),
+        Column("n_rows", "int", "Rows that are compared; several for each example where places were taken."),
         Column("n_images", "int", "Images."),
     ),
 )
@@ -29,28 +29,29 @@ LAYERS = TableSpec(
 CAPTURES = TableSpec(
     name="captures",
     meaning="One row per network and data set: where its captured rows lie, and what they cost.",
-    key=("model", "data"),
+    key=("model", "data", "repeat"),
     columns=(
         Column("model", "str", "Which network: model, against, or what it was called."),
         Column("data", "str", "Which data set."),
         Column("path", "str", "Folder of the captured rows."),
         Column("n", "int", "Images that were read."),
-        Column("ids_hash", "str", "Hash of the ids of the images."),
+        Column("ids_hash", "str", "Hash of the ids of the examples."),
         Column("found", "int", "Layers that were asked for."),
         Column("captured", "int", "Layers that were captured."),
         Column("bytes_bound", "int", "Memory that was computed beforehand.", "bytes"),
         Column("bytes_peak", "int", "Memory that was measured, where the system tells it.", "bytes"),
         Column("notes", "list[str]", "What a user should be told."),
         Column("seconds", "float", "Time of the capture.", "s"),
+        Column("repeat", "int", "Which repetition's choice of examples; 0 is the one of the seed itself."),
     ),
 )
 
 PASSED_OVER = TableSpec(
     name="passed_over",
-    meaning="What was not measured, and why: layers, images, classes.",
+    meaning="What was not measured, and why: layers, examples, classes.",
     columns=(
         Column("model", "str", "Which network."),
-        Column("what", "str", "Layer, image, class or measure."),
+        Column("what", "str", "Layer, example, class or measure."),
         Column("reason", "str", "Why it was passed over."),
     ),
 )

@@ -18,13 +18,15 @@ __all__ = [
     "NET_PROFILES",
     "POOLED",
     "PROBES",
+    "SPREAD",
     "UNITS",
 ]
 
 _Z = "units of z"
+_REPEAT = Column("repeat", "int", "Which repetition; 0 is the one of the seed itself.")
 _GAP = (
     Column("raw", "float", "Distance between source and target, the root of its mean power over draws.", _Z),
-    Column("null_mean", "float", "The same between two parts of the source, at the same number of images.", _Z),
+    Column("null_mean", "float", "The same between two parts of the source, at the same number of examples.", _Z),
     Column("null_q95", "float", "95 % quantile of that null.", _Z),
     Column("excess", "float", "Root of excess_p, 0 where that is negative: the gap.", _Z),
     Column("low", "float", "Lower end of the excess.", _Z),
@@ -36,7 +38,9 @@ _GAP = (
 _MORE = (
     Column("distance", "str", "Which distance."),
     Column("excess_p", "float", "raw^p − null_mean^p, signed.", "(units of z)^p"),
-    Column("interval_kind", "str", "jackknife (over images, where a gap was found) or null quantile (low is then 0)."),
+    Column(
+        "interval_kind", "str", "jackknife (over examples, where a gap was found) or null quantile (low is then 0)."
+    ),
     Column("w2_scale", "float", "d·raw² of a sliced distance of order 2, which compares with W₂².", "(units of z)²"),
     Column("z", "float", "excess_p over the sd of the null's draws, which overlap: it describes, it is no test."),
     Column("mc_se", "float", "Standard error of raw from the random directions.", _Z),
@@ -46,11 +50,12 @@ _MORE = (
 GAPS = TableSpec(
     name="gaps",
     meaning="One row per layer and target: the gap beside the distance between two parts of the source.",
-    key=("target", "layer"),
+    key=("target", "layer", "repeat"),
     shown=("index", "width", "raw", "null_mean", "excess", "low", "high", "ratio", "p", "p_adj", "probe_accuracy"),
     columns=(
         Column("target", "str", "Which target."),
         Column("layer", "str", "Name of the layer."),
+        _REPEAT,
         Column("index", "int", "Place in forward order; 0 is the input."),
         Column("width", "int", "Units before a projection."),
         *_GAP,
@@ -87,6 +92,7 @@ EVOLUTION = TableSpec(
         Column("layer_from", "str", "The earlier layer."),
         Column("layer_to", "str", "The later layer."),
         Column("value", "float", "Distance between the two laws.", "sd"),
+        _REPEAT,
     ),
 )
 
@@ -113,6 +119,7 @@ CONSISTENCY = TableSpec(
         Column("null_q05", "float", ".05 quantile of the random networks."),
         Column("null_q50", "float", "Median of the random networks."),
         Column("null_q95", "float", ".95 quantile of the random networks."),
+        _REPEAT,
     ),
 )
 
@@ -121,14 +128,14 @@ ASSOCIATION = TableSpec(
     meaning="How the gap goes with the probe's accuracy over layers, and how depth alone does.",
     key=("target",),
     columns=(
-        Column("target", "str", "Which target; empty: the mean over targets."),
+        Column("target", "str", "Which target; empty: the mean over targets (and repetitions)."),
         Column("tau_w_probe", "float", "Kendall τ of excess and probe accuracy."),
         Column("tau_depth_probe", "float", "Kendall τ of depth and probe accuracy."),
         Column(
             "difference", "float", "−tau_w_probe − |tau_depth_probe|: above 0 where the distance says more than depth."
         ),
-        Column("low", "float", "Lower end over cells (targets)."),
-        Column("high", "float", "Upper end over cells (targets)."),
+        Column("low", "float", "Lower end over cells (targets and repetitions)."),
+        Column("high", "float", "Upper end over cells (targets and repetitions)."),
         Column("n_layers", "int", "Layers."),
     ),
 )
@@ -136,7 +143,7 @@ ASSOCIATION = TableSpec(
 PROBES = TableSpec(
     name="probes",
     meaning="Linear probes of the target's labels, layer by layer.",
-    key=("target", "layer"),
+    key=("target", "layer", "repeat"),
     columns=(
         Column("target", "str", "Which target."),
         Column("layer", "str", "Name of the layer."),
@@ -145,20 +152,21 @@ PROBES = TableSpec(
         Column("high", "float", "Upper end.", "share"),
         Column("majority", "float", "Share of the largest class.", "share"),
         Column("converged", "bool", "Whether every fit converged."),
+        _REPEAT,
     ),
 )
 
 NET_GAPS = TableSpec(
     name="network_gaps",
-    meaning="How far the second network moved each layer on the same images.",
+    meaning="How far the second network moved each layer on the same examples.",
     key=("data", "layer"),
     columns=(
-        Column("data", "str", "Whose images."),
+        Column("data", "str", "Whose examples."),
         Column("layer", "str", "Name of the layer."),
         Column("index", "int", "Place in forward order; 0 is the input."),
         Column("value", "float", "Distance between the two networks' laws.", _Z),
-        Column("null_mean", "float", "Distance between two halves of the images in the first network.", _Z),
-        Column("p", "float", "Permutation p, labels of the networks swapped within images."),
+        Column("null_mean", "float", "Distance between two halves of the examples in the first network.", _Z),
+        Column("p", "float", "Permutation p, labels of the networks swapped within examples."),
         Column("p_adj", "float", "Family-wise p, by max-T over layers."),
     ),
 )
@@ -175,7 +183,7 @@ NET_MATRIX = TableSpec(
         Column("layer_b", "str", "Layer of the second."),
         Column("spectrum", "float", "Distance between covariance spectra, each scaled to a total variance of 1."),
         Column("pooled", "float", "W₂ of all standardised values.", "sd"),
-        Column("cka", "float", "Linear CKA, unbiased; only for the same images."),
+        Column("cka", "float", "Linear CKA, unbiased; only for the same examples."),
     ),
 )
 
@@ -187,6 +195,7 @@ NET_PROFILES = TableSpec(
         Column("target", "str", "Which target."),
         Column("layer", "str", "Name of the layer."),
         Column("excess", "float", "The gap, untested.", _Z),
+        _REPEAT,
     ),
 )
 
@@ -232,15 +241,57 @@ DRAWS = TableSpec(
         Column("null", "list[float]", "D^p between two parts of the source, by split."),
         Column("mc_se", "float", "Standard error of the raw distance from the random directions."),
         Column("observed", "float", "D^p between all of the source and all of the target."),
-        Column("permuted", "list[float]", "The same under relabelled images."),
+        Column("permuted", "list[float]", "The same under relabelled examples."),
         Column("p", "float", "Permutation p."),
         Column("se", "float", "Jackknife standard error of excess_p; null where p is above the level."),
         Column("degrees", "int", "Its degrees of freedom."),
+        _REPEAT,
+    ),
+)
+
+SPREAD = TableSpec(
+    name="spread",
+    meaning="The profile over repetitions: mean and standard deviation, layer by layer.",
+    key=("target", "layer"),
+    shown=(
+        "index",
+        "raw",
+        "raw_sd",
+        "null_mean",
+        "null_mean_sd",
+        "excess",
+        "excess_sd",
+        "probe_accuracy",
+        "probe_accuracy_sd",
+    ),
+    columns=(
+        Column("target", "str", "Which target."),
+        Column("layer", "str", "Name of the layer."),
+        Column("index", "int", "Place in forward order; 0 is the input."),
+        *(
+            column
+            for name, words, unit in (
+                ("raw", "Distance between source and target", _Z),
+                ("null_mean", "Distance between two parts of the source", _Z),
+                ("excess", "Excess", _Z),
+                ("probe_accuracy", "Accuracy of the linear probe", "share"),
+            )
+            for column in (
+                Column(name, "float", f"{words}, mean over repetitions.", unit),
+                Column(f"{name}_sd", "float", f"{words}, standard deviation over repetitions.", unit),
+                Column(f"{name}_min", "float", f"{words}, smallest of the repetitions.", unit),
+                Column(f"{name}_max", "float", f"{words}, largest of the repetitions.", unit),
+            )
+        ),
+        Column("p_adj", "float", "The largest family-wise p of the repetitions."),
+        Column("yes", "int", "Repetitions in which the gap is a yes."),
+        Column("n", "int", "Repetitions."),
     ),
 )
 
 COMPARE_TABLES = (
     GAPS,
+    SPREAD,
     LAYERS,
     EVOLUTION,
     CONSISTENCY,

@@ -39,7 +39,7 @@ CELLS = TableSpec(
 LATENT = TableSpec(
     name="latent",
     meaning="What the layers of each cell hold: A_l, the gap between source and target after training, and N_l, how far training moved "
-    "the layer on the target's test images.",
+    "the layer on the target's test examples.",
     key=("target", "arm", "k", "repeat", "layer"),
     shown=("index", "frozen", "a", "a_null", "a_excess", "n", "n_null"),
     columns=(
@@ -52,9 +52,9 @@ LATENT = TableSpec(
         Column("a_null_q95", "float", "95 % quantile of that null.", "units of z"),
         Column("a_excess", "float", "Root of the squares' difference, 0 where it is negative.", "units of z"),
         Column(
-            "n", "float", "N_l: sliced W₂ between the network before and after training, same images.", "units of z"
+            "n", "float", "N_l: sliced W₂ between the network before and after training, same examples.", "units of z"
         ),
-        Column("n_null", "float", "The same between two parts of the images before training.", "units of z"),
+        Column("n_null", "float", "The same between two parts of the examples before training.", "units of z"),
         Column("n_null_q95", "float", "95 % quantile of that null.", "units of z"),
         Column("images", "int", "Images of the target."),
     ),

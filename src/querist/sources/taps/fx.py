@@ -6,6 +6,7 @@ import operator
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch.fx import Graph, Interpreter, Node
 
 from querist.errors import BadInput, QueristError, ShapeMismatch, UnsupportedFormat
 from querist.sources.taps.activations import ATEN, ATEN_LAYOUT, ATEN_SOFTMAX
-from querist.sources.taps.sites import Key, Receive, Site, Survey, block_of, renamed
+from querist.sources.taps.sites import Key, Receive, Site, Survey, block_of, renamed, surveyed
 
 __all__ = ["ARITHMETIC", "GraphNetwork", "Program", "Stack", "operator_name"]
 
@@ -77,21 +78,7 @@ class GraphNetwork:
 
     def survey(self, inputs: Any) -> Survey:
         """Sites with their shapes. Raises ShapeMismatch where the program cannot take the inputs."""
-        shapes: dict[Key, tuple[int, ...]] = {}
-        largest = 0
-
-        def receive(key: Key, value: torch.Tensor) -> None:
-            nonlocal largest
-            shapes[key] = tuple(value.shape)
-            largest = max(largest, 4 * value.numel())
-
-        self.run(inputs, [site.key for site in self._sites], receive)
-        sites = [
-            Site(s.name, s.kind, s.operation, shapes[s.key], s.key, s.layout, block=s.block)
-            for s in self._sites
-            if shapes.get(s.key) and 0 not in shapes[s.key]
-        ]
-        return Survey(tuple(sites), (), largest)
+        return surveyed(self._sites, (), partial(self.run, inputs))
 
     def run(self, inputs: Any, keys: Collection[Key], receive: Receive) -> None:
         """Run the graph. Raises ShapeMismatch."""

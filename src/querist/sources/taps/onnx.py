@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from querist.errors import (
 )
 from querist.sources.taps.activations import ONNX, ONNX_LAYOUT, ONNX_SOFTMAX
 from querist.sources.taps.named import Step, chart
-from querist.sources.taps.sites import Key, Receive, Site, Survey
+from querist.sources.taps.sites import Key, Receive, Site, Survey, surveyed
 from querist.sources.tensors.onnx import read_onnx
 from querist.sources.tensors.window import Window
 
@@ -103,21 +104,7 @@ class OnnxNetwork:
 
     def survey(self, inputs: Any) -> Survey:
         """Sites with their shapes."""
-        shapes: dict[Key, tuple[int, ...]] = {}
-        largest = 0
-
-        def receive(key: Key, value: torch.Tensor) -> None:
-            nonlocal largest
-            shapes[key] = tuple(value.shape)
-            largest = max(largest, 4 * value.numel())
-
-        self.run(inputs, [site.key for site in self._sites], receive)
-        sites = [
-            Site(s.name, s.kind, s.operation, shapes[s.key], s.key, s.layout, block=s.block)
-            for s in self._sites
-            if shapes.get(s.key)
-        ]
-        return Survey(tuple(sites), tuple(self._silent), largest)
+        return surveyed(self._sites, self._silent, partial(self.run, inputs))
 
     def run(self, inputs: Any, keys: Collection[Key], receive: Receive) -> None:
         """Run the model and hand over the values. Raises ShapeMismatch."""

@@ -16,7 +16,19 @@ from querist.sources.tensors.ref import PassedOver
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["LAYER_WORDS", "Key", "Network", "Receive", "Site", "Survey", "block_of", "numbered", "renamed", "select"]
+__all__ = [
+    "LAYER_WORDS",
+    "Key",
+    "Network",
+    "Receive",
+    "Site",
+    "Survey",
+    "block_of",
+    "numbered",
+    "renamed",
+    "select",
+    "surveyed",
+]
 
 LAYER_WORDS: Mapping[str, str] = {
     "preactivation": "the argument of every activation, and the logits",
@@ -113,6 +125,33 @@ def numbered(names: Sequence[str]) -> list[str]:
         seen[name] = seen.get(name, 0) + 1
         out.append(name if total[name] == 1 else f"{name}#{seen[name]}")
     return out
+
+
+def surveyed(
+    sites: Sequence[Site], silent: Iterable[tuple[Kind, PassedOver]], run: Callable[[list[Key], Receive], None]
+) -> Survey:
+    """The survey of a graph whose sites are known but for their shapes, by one run(keys, receive) of it.
+
+    What the run does not reach is no site; a value that is empty or a single number is silent, as in a module.
+    """
+    shapes: dict[Key, tuple[int, ...]] = {}
+    largest = 0
+
+    def receive(key: Key, value: torch.Tensor) -> None:
+        nonlocal largest
+        shapes[key] = tuple(value.shape)
+        largest = max(largest, 4 * value.numel())
+
+    run([site.key for site in sites], receive)
+    found, useless = [], []
+    for site in sites:
+        shape = shapes.get(site.key)
+        if shape and 0 not in shape:
+            found.append(replace(site, shape=shape))
+        elif shape is not None:
+            reason = "its value has length 0" if shape else "its value is a single number"
+            useless.append((site.kind, PassedOver(site.name, shape, None, reason)))
+    return Survey(tuple(found), (*silent, *useless), largest)
 
 
 def block_of(path: str, kinds: Mapping[str, str], children: Mapping[str, Collection[str]]) -> str:

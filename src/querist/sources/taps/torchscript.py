@@ -25,7 +25,7 @@ from querist.errors import (
 from querist.sources.taps.activations import ATEN, ATEN_LAYOUT, ATEN_SOFTMAX
 from querist.sources.taps.functions import first_tensor
 from querist.sources.taps.named import Step, chart
-from querist.sources.taps.sites import Key, Receive, Site, Survey
+from querist.sources.taps.sites import Key, Receive, Site, Survey, surveyed
 from querist.sources.tensors.archive import Archive
 from querist.sources.tensors.torchscript import is_torchscript, read_torchscript
 from querist.sources.tensors.window import Window
@@ -135,25 +135,18 @@ class ScriptNetwork:
 
     def survey(self, inputs: Any) -> Survey:
         """Sites with their shapes. Raises UnsupportedFormat where the output changes as outputs are added."""
-        shapes: dict[Key, tuple[int, ...]] = {}
-        largest = 0
+        output = None
 
-        def receive(key: Key, value: torch.Tensor) -> None:
-            nonlocal largest
-            shapes[key] = tuple(value.shape)
-            largest = max(largest, 4 * value.numel())
+        def run(keys: list[Key], receive: Receive) -> None:
+            nonlocal output
+            output = self._run(inputs, keys, receive)
 
-        output = self._run(inputs, [site.key for site in self._sites], receive)
+        found = surveyed(self._sites, self._silent, run)
         with torch.inference_mode():
             plain = first_tensor(self._script(*self._given(inputs)))
         if plain is None or output is None or not torch.allclose(plain, output, rtol=1e-5, atol=1e-6, equal_nan=True):
             raise UnsupportedFormat("The TorchScript output changes when values are read", value=self.name, mend=MEND)
-        sites = [
-            Site(s.name, s.kind, s.operation, shapes[s.key], s.key, s.layout, block=s.block)
-            for s in self._sites
-            if shapes.get(s.key)
-        ]
-        return Survey(tuple(sites), tuple(self._silent), largest)
+        return found
 
     def run(self, inputs: Any, keys: Collection[Key], receive: Receive) -> None:
         """Run with the wanted values as further outputs."""

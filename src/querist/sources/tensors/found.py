@@ -84,8 +84,12 @@ def finish(address: str, found: Found, selection: Selection) -> TensorSource:
         raise SourceNotFound(
             f"The file {absent[0].file} is missing, which holds {len(absent)} wanted tensors, among them {absent[0].name}",
             value=address,
-            mend=f"Get the file, or go on without it by --include PATTERNS that match the {len(here)} tensors that are here"
-            + (f", such as --include {here[0]}" if here else ""),
+            mend="Get the file"
+            + (
+                f", or go on without it by --include PATTERNS that match the tensors that are here ({len(here)}, such as {here[0]})"
+                if here
+                else ""
+            ),
         )
     refs = with_name_hints(_distinct(found.refs))
     wanted: list[TensorRef] = []

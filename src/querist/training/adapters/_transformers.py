@@ -50,6 +50,8 @@ def adapt(hook: Hook, name: str | None) -> Any:
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
             model = unwrapped(kwargs["model"])
             self._seen = TrainState(model, is_main=state.is_world_process_zero, device=args.device)
+            # A checkpoint from before this hook does not know it, and the Trainer's next one would fail over that.
+            state.stateful_callbacks.setdefault(type(self).__name__, self.state())
             return self._show("on_start", state, control, _passes(state), kwargs)
 
         def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -142,8 +142,8 @@ def _overhead(events: pl.DataFrame, limit: float) -> Figure:
     data, layout = lines(series, Axes("step", "per cent"), marks=[Mark("limit", 100 * limit, axis="y")])
     skipped = int(events["skipped"].sum() or 0)
     caption = (
-        f"The first and the last look are always made; {skipped} looks between them that were due were left out to keep to the "
-        "limit. Work queued on an accelerator is waited for before the clock is read."
+        f"{skipped} looks that were due were left out, or came later, to keep to the limit. What was done after the end of training "
+        "is not in it. Work queued on an accelerator is waited for before the clock is read."
     )
     return Figure("overhead", "What looking costs", caption, data, layout, "events")
 

@@ -3,7 +3,7 @@
 from querist.weights.monitor._alarms import KINDS, Alarm, Known
 from querist.weights.monitor._kept import BINS, Kept, log_histogram
 from querist.weights.monitor._look import Look, Memory, Plan, begin_again, look
-from querist.weights.monitor._pace import Event, Pace, Stopwatch
+from querist.weights.monitor._pace import Event, FirstLook, Pace, Stopwatch, work
 from querist.weights.monitor._processes import agreed, is_first
 from querist.weights.monitor._reading import dense, devices, is_sharded, synchronise, unchanged, unwrapped, watched
 from querist.weights.monitor._strength import REGIMES, Strength, bulk_variance, strength
@@ -15,6 +15,7 @@ __all__ = [
     "REGIMES",
     "Alarm",
     "Event",
+    "FirstLook",
     "Kept",
     "Known",
     "Look",
@@ -39,4 +40,5 @@ __all__ = [
     "unchanged",
     "unwrapped",
     "watched",
+    "work",
 ]

@@ -38,9 +38,12 @@ class Kept:
         self.limit, self.stride, self.count = max(limit, 2), 1, 0
         self._rows: dict[int, list[dict[str, Any]]] = {}
 
-    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Keep the rows of one event; nothing where there are none."""
+    def add(self, rows: Sequence[Mapping[str, Any]], *, again: bool = False) -> None:
+        """Keep the rows of one event; nothing where there are none. again: in the place of the latest event's."""
         if not rows:
+            return
+        if again:
+            self._rows[self.count - 1] = [dict(row) for row in rows]
             return
         self._drop()
         self._rows[self.count] = [dict(row) for row in rows]
@@ -51,6 +54,11 @@ class Kept:
 
     def _drop(self, but: int | None = None) -> None:
         self._rows = {i: rows for i, rows in self._rows.items() if i % self.stride == 0 or i == but}
+
+    @property
+    def latest(self) -> list[dict[str, Any]]:
+        """Rows of the latest event."""
+        return self._rows.get(self.count - 1, [])
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for rows in self._rows.values():

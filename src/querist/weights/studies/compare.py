@@ -18,7 +18,6 @@ from querist.errors import BadOption
 from querist.reports.ask import ask
 from querist.reports.result import Result
 from querist.runs.study import Answer, Study, Unit
-from querist.statistics import benjamini_hochberg
 from querist.weights.configs import CompareConfig
 from querist.weights.delta import MatrixPair
 from querist.weights.questions import COMPARE_QUESTIONS
@@ -26,6 +25,7 @@ from querist.weights.studies.changes import change_findings, run_findings
 from querist.weights.studies.grouping import CPU_FLOPS, grouped
 from querist.weights.studies.pairing import Opened, adapter_of, address_of, open_pair
 from querist.weights.studies.present_compare import draw, lay_out, summarise, surprising, warn
+from querist.weights.studies.settle import adjusted, spikes_adjusted
 from querist.weights.tables import COMPARE_TABLES, DELTA_SPECTRA, PASSED_OVER, UNMATCHED
 
 __all__ = ["CompareStudy", "Comparison", "compare"]
@@ -106,7 +106,7 @@ class CompareStudy(Study[CompareConfig]):
         pairs = self.open(config).pairs
         made = grouped([_seconds(pair, config) for pair in pairs])
         units = [(cost, [pairs[i].layer_id for i in group]) for cost, group in made]
-        return [Unit(key=names[0], payload={"layers": names}, cost=cost) for cost, names in units]
+        return [Unit(key=names[0], payload={"layers": names}, cost=cost, parts=tuple(names)) for cost, names in units]
 
     def work(self, config: CompareConfig, unit: Unit, folder: Path) -> Mapping[str, Any]:
         """Measure the unit's pairs."""
@@ -211,13 +211,9 @@ def _adjusted(layers: pl.DataFrame) -> pl.DataFrame:
 
     A layer whose ΔW stays below the .95 Tracy–Widom edge was not resampled: it stays in the family with p = 1.
     """
-    screened = pl.col("delta_p").is_null() & pl.col("delta_n_spikes").is_not_null() & (pl.col("status") != "unchanged")
-    p = layers.select(pl.when(screened).then(1.0).otherwise(pl.col("delta_p")))["literal"].to_list()
-    families = {"delta_p_adj": p, "overlap_p_adj": layers["overlap_p"].to_list()}
-    return layers.with_columns(
-        pl.Series(name, [None if x is None else float(x) for x in benjamini_hochberg(family)], dtype=pl.Float64)
-        for name, family in families.items()
-    )
+    rows = layers.select("delta_p", pl.when(pl.col("status") != "unchanged").then("delta_n_spikes")).iter_rows()
+    families = {"delta_p_adj": spikes_adjusted(list(rows)), "overlap_p_adj": adjusted(layers["overlap_p"].to_list())}
+    return layers.with_columns(pl.Series(name, p, dtype=pl.Float64) for name, p in families.items())
 
 
 def _named(layers: pl.DataFrame, opened: Opened) -> pl.DataFrame:

@@ -9,12 +9,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from querist.errors import BadOption, SourceNotFound
-from querist.files import write_text
+from querist.errors import BadOption, RunBusy, SourceNotFound
+from querist.files import Lock, write_text
 from querist.reports.command import EXIT_GATE
 from querist.reports.commands import open_page
 from querist.reports.page import render
@@ -22,6 +21,7 @@ from querist.reports.result import Result
 from querist.results import gates
 from querist.runs.run import read_header
 from querist.weights.questions import MONITOR_QUESTIONS
+from querist.weights.studies.monitor_folder import LAST, read_watched, write_answer
 
 __all__ = ["follow", "header_now", "watch_run"]
 
@@ -71,8 +71,8 @@ def watch_run(
 def follow(folder: Path, *, once: bool = False, sleep: Callable[[float], object] = time.sleep) -> Iterator[Result]:
     """The answer of a watched training at each of its looks, until it ends; with `once` only as it is now.
 
-    The page is drawn where it is absent or older than the answer; the page of a process that is gone no longer reloads
-    itself. Raises as `watch_run`.
+    The page is drawn where it is absent or older than the tables, which costs the training nothing; the page of a process
+    that is gone no longer reloads itself. Raises as `watch_run`.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -86,7 +86,7 @@ def follow(folder: Path, *, once: bool = False, sleep: Callable[[float], object]
         mark = _mark(folder)
         if mark is not None and (mark, ended) != seen:
             seen = (mark, ended)
-            result = replace(Result.open(folder, unfinished=True), header=header)
+            result = read_watched(folder, header)
             _draw(folder, result, ended)
             yield result
         if mark is None and (once or ended):
@@ -134,20 +134,30 @@ def _alive(host: Mapping[str, Any]) -> bool:
 
 
 def _mark(folder: Path) -> int | None:
-    """When the answer was last written; None before the first look."""
+    """When a look was last written; None before the first one."""
+    return _date(folder / "tables" / f"{LAST}.parquet") or None
+
+
+def _date(path: Path) -> int:
+    """When a file was written; 0 where there is none."""
     with suppress(OSError):
-        return (folder / "summary.json").stat().st_mtime_ns
-    return None
+        return path.stat().st_mtime_ns
+    return 0
 
 
 def _draw(folder: Path, result: Result, ended: bool) -> None:
-    page = folder / "report.html"
-    current = page.is_file() and page.stat().st_mtime_ns >= (_mark(folder) or 0)
+    """Draw the page where it is older than the tables, and write the answer of a process that is gone in its place."""
+    page, mark = folder / "report.html", _mark(folder) or 0
+    current = _date(page) >= mark
+    if not ended:
+        if not current:
+            write_text(page, render(result.document(), reload=15))
+        return
+    if _date(folder / "summary.json") < mark:
+        with suppress(RunBusy), Lock(folder):
+            write_answer(result, folder)
     reloads = current and b'http-equiv="refresh"' in page.read_bytes()[:4096]
-    if not ended and not current:
-        # The Monitor writes its page right after its summary: only where that does not happen is it missing.
-        write_text(page, render(result.document(), reload=15))
-    elif ended and (not current or reloads):
+    if not current or reloads:
         write_text(page, render(result.document()))
 
 
@@ -158,4 +168,6 @@ def _line(result: Result) -> str:
     parts = [f"step {summary.get('step')}", f"{len(summary.get('alarms') or ())} alarms"]
     parts += [f"updates: {regimes}"] if regimes else []
     parts += [f"overhead {100 * overhead:.3g} %"] if overhead is not None else []
+    closing = summary.get("closing_seconds")
+    parts += [f"{closing:.3g} s after the end"] if closing else []
     return ", ".join(parts)

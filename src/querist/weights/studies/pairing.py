@@ -162,7 +162,7 @@ def _refuse_nothing(base: TensorSource, found: Matched, passed: tuple[PassedOver
     if found.pairs:
         return
     if not found.unmatched:
-        raise nothing_selected(base.address, passed)
+        raise nothing_selected(base.address, tuple(dict.fromkeys(passed)))  # often the same of both sources
     tuned = [other.name for other in found.unmatched if other.side == "tuned"]
     mine = [other.name for other in found.unmatched if other.side != "tuned"]
     clash = next((other for other in found.unmatched if other.side == "both"), None)

@@ -15,15 +15,22 @@ from querist.results.lazy import Lazy
 from querist.weights.configs import ScanConfig
 from querist.weights.figures import scan as figures
 from querist.weights.questions import SCAN_QUESTIONS
+from querist.weights.studies.present_layers import (
+    SHOWN_LAYERS,
+    by_layer,
+    by_question,
+    counted,
+    last_name,
+    most,
+    told_of,
+)
 from querist.weights.tables import SCAN_TABLES
 
 if TYPE_CHECKING:
     from querist.sources.tensors import TensorSource
 
-__all__ = ["SHOWN_LAYERS", "draw", "lay_out", "literal", "summarise", "surprising", "warn"]
+__all__ = ["SHOWN_LAYERS", "draw", "lay_out", "summarise", "surprising", "warn"]
 
-SHOWN_LAYERS = 12
-"""Layers with a section of their own: beyond a dozen nobody scrolls, and eight figures each weigh about 100 kB."""
 Row = Mapping[str, Any]
 
 
@@ -41,8 +48,7 @@ def surprising(rows: Sequence[Row], count: int = SHOWN_LAYERS) -> list[Row]:
             return row["shuffle_distance"] / row["null_distance"]
         return (row["xmax"] or 0.0) / (row["lambda_plus"] or float("inf"))
 
-    chosen = sorted(rows, key=lambda row: (-surprise(row), row["position"]))[:count]
-    return sorted(chosen, key=lambda row: row["position"])
+    return most(rows, surprise, count)
 
 
 def draw(layers: pl.DataFrame, shown: Sequence[Row], tables: Mapping[str, pl.DataFrame]) -> Lazy[Figure]:
@@ -78,10 +84,7 @@ def lay_out(
     sections.append(
         Section("Findings, layer by layer", words=("One line per layer and question.",), open=False, level=2)
     )
-    sections.extend(
-        Section(question.ask, words=(question.rule,), findings=(("*", question.id),), open=False, level=3)
-        for question in asked
-    )
+    sections.extend(by_question(asked))
     if passed:
         sections.append(
             Section(
@@ -100,18 +103,7 @@ def lay_out(
             ),
         )
     )
-    for position, row in enumerate(shown):
-        own = {figures.figure_name(row["layer_id"], view) for view in figures.LAYER_FIGURES}
-        sections.append(
-            Section(
-                row["layer_id"],
-                words=(_in_words(row),),
-                findings=((literal(row["layer_id"]), "*"),),
-                figures=tuple(name for name in names if name in own),
-                open=position == 0,
-                level=3,
-            )
-        )
+    sections.extend(by_layer(shown, names, figures.LAYER_FIGURES, _in_words))
     sections.append(
         Section("Eigenvalues and curves", tables=("spectra", "curves", "null_draws", "entries"), open=False)
     )
@@ -119,22 +111,13 @@ def lay_out(
         f"{len(rows)} matrices of {address}. Every number stands beside what the same computation gives on a random matrix "
         "of the same shape, on shuffled copies, or on copies with random signs."
     )
-    short = address.rstrip("/").rpartition("/")[2]
-    return Layout(
-        f"What did training leave in the weights of {short}?", lead, tuple(sections), SCAN_TABLES, SCAN_QUESTIONS
-    )
-
-
-def literal(name: str) -> str:
-    """A glob that matches this name and no other."""
-    return "".join(f"[{c}]" if c in "[*?" else c for c in name)
+    title = f"What did training leave in the weights of {last_name(address)}?"
+    return Layout(title, lead, tuple(sections), SCAN_TABLES, SCAN_QUESTIONS)
 
 
 def _in_words(row: Row) -> str:
-    shape = " × ".join(str(side) for side in row["shape"])
     phase = f"{row['phase']}{'' if row['phase_decided'] else ' (not decided)'}" if row["phase"] else "not judged"
-    words = f"{row['kind']}{' ' + row['part'] if row['part'] else ''}, {shape}, {row['dtype']}, phase {phase}"
-    return f"{words}. {row['status']}: {row['reason']}." if row["reason"] else f"{words}."
+    return told_of(row, row["dtype"], f"phase {phase}")
 
 
 def summarise(
@@ -167,17 +150,16 @@ def _phase(row: Row) -> str:
 
 def warn(rows: Sequence[Row], config: ScanConfig) -> list[str]:
     """What a reader must know before the numbers."""
-    told = []
-    counts = Counter(row["status"] for row in rows)
-    for status, words in (
-        ("nonfinite", "hold NaN or infinite entries"),
-        ("degenerate", "have no spectrum to fit"),
-        ("failed", "could not be computed"),
-        ("approximate", "were approximated"),
-    ):
-        if counts[status]:
-            told.append(f"{counts[status]} of {len(rows)} matrices {words}; their rows say why.")
-    short = counts["short-tail"]
+    told = counted(
+        rows,
+        {
+            "nonfinite": "hold NaN or infinite entries",
+            "degenerate": "have no spectrum to fit",
+            "failed": "could not be computed",
+            "approximate": "were approximated",
+        },
+    )
+    short = sum(row["status"] == "short-tail" for row in rows)
     if short:
         told.append(
             f"{short} of {len(rows)} exponents rest on fewer than 50 eigenvalues: they are no evidence of a tail."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,15 @@ from querist.weights.configs import CompareConfig
 from querist.weights.figures import compare as figures
 from querist.weights.questions import COMPARE_QUESTIONS
 from querist.weights.studies.pairing import Opened
-from querist.weights.studies.present import SHOWN_LAYERS, literal
+from querist.weights.studies.present_layers import (
+    SHOWN_LAYERS,
+    by_layer,
+    by_question,
+    counted,
+    last_name,
+    most,
+    told_of,
+)
 from querist.weights.tables import COMPARE_TABLES
 
 __all__ = ["draw", "lay_out", "summarise", "surprising", "warn"]
@@ -31,8 +38,7 @@ def surprising(rows: Sequence[Row], count: int = SHOWN_LAYERS) -> list[Row]:
         size = row["delta_relative"] or 0.0
         return size / row["rounding"] if row["rounding"] else size
 
-    chosen = sorted(rows, key=lambda row: (-surprise(row), row["position"]))[:count]
-    return sorted(chosen, key=lambda row: row["position"])
+    return most(rows, surprise, count)
 
 
 def draw(layers: pl.DataFrame, shown: Sequence[Row], tables: Mapping[str, pl.DataFrame]) -> list[Figure]:
@@ -61,10 +67,7 @@ def lay_out(
     sections.append(
         Section("Findings, layer by layer", words=("One line per layer and question.",), open=False, level=2)
     )
-    sections.extend(
-        Section(question.ask, words=(question.rule,), findings=(("*", question.id),), open=False, level=3)
-        for question in COMPARE_QUESTIONS
-    )
+    sections.extend(by_question(COMPARE_QUESTIONS))
     if unmatched:
         told = f"{unmatched} matrices have no partner in the other source, each with its reason."
         sections.append(Section("Not compared", words=(told,), tables=("unmatched",), open=False))
@@ -73,38 +76,24 @@ def lay_out(
         sections.append(Section("Passed over", words=(told,), tables=("passed_over",), open=False))
     told = f"{len(shown)} of {len(rows)} layers, those that changed most, in order of the base. The tables hold every layer."
     sections.append(Section("The most changed layers", words=(told,)))
-    for position, row in enumerate(shown):
-        own = {figures.figure_name(row["layer_id"], view) for view in figures.LAYER_FIGURES}
-        sections.append(
-            Section(
-                row["layer_id"],
-                words=(_in_words(row),),
-                findings=((literal(row["layer_id"]), "*"),),
-                figures=tuple(name for name in names if name in own),
-                open=position == 0,
-                level=3,
-            )
-        )
+    sections.extend(by_layer(shown, names, figures.LAYER_FIGURES, _in_words))
     tables = ("spectra", "null_draws", "overlaps", "angles")
     sections.append(Section("Eigenvalues, copies and overlaps", tables=tables, open=False))
     lead = (
         f"{len(rows)} matrices of {opened.tuned.address} beside the same matrices of {opened.base.address}. Every number stands "
         "beside what rounding, chance or random signs would give."
     )
-    short = [address.rstrip("/").rpartition("/")[2] for address in (opened.base.address, opened.tuned.address)]
-    title = f"What changed between {short[0]} and {short[1]}?"
+    title = f"What changed between {last_name(opened.base.address)} and {last_name(opened.tuned.address)}?"
     return Layout(title, lead, tuple(sections), COMPARE_TABLES, COMPARE_QUESTIONS)
 
 
 def _in_words(row: Row) -> str:
-    shape = " × ".join(str(side) for side in row["shape"])
-    low = f", low-rank update of r = {row['lora_rank']}, scale {row['lora_scale']:.4g}" if row["lora_rank"] else ""
-    words = (
-        f"{row['kind']}{' ' + row['part'] if row['part'] else ''}, {shape}, {row['dtype']} → {row['dtype_tuned']}{low}"
-    )
+    more = [f"{row['dtype']} → {row['dtype_tuned']}"]
+    if row["lora_rank"]:
+        more.append(f"low-rank update of r = {row['lora_rank']}, scale {row['lora_scale']:.4g}")
     if row["tuned_name"] != row["name"]:
-        words += f", {row['tuned_name']} in the tuned source"
-    return f"{words}. {row['status']}: {row['reason']}." if row["reason"] else f"{words}."
+        more.append(f"{row['tuned_name']} in the tuned source")
+    return told_of(row, *more)
 
 
 def summarise(opened: Opened, rows: Sequence[Row], unmatched: Sequence[Row]) -> dict[str, Any]:
@@ -125,16 +114,15 @@ def summarise(opened: Opened, rows: Sequence[Row], unmatched: Sequence[Row]) -> 
 
 def warn(rows: Sequence[Row], opened: Opened, config: CompareConfig) -> list[str]:
     """What a reader should know before trusting the numbers."""
-    told = []
-    counts = Counter(row["status"] for row in rows)
-    for status, words in (
-        ("nonfinite", "hold NaN or infinite entries"),
-        ("degenerate", "have nothing to compare their change with"),
-        ("failed", "could not be computed"),
-        ("approximate", "were approximated"),
-    ):
-        if counts[status]:
-            told.append(f"{counts[status]} of {len(rows)} matrices {words}; their rows say why.")
+    told = counted(
+        rows,
+        {
+            "nonfinite": "hold NaN or infinite entries",
+            "degenerate": "have nothing to compare their change with",
+            "failed": "could not be computed",
+            "approximate": "were approximated",
+        },
+    )
     if opened.unscaled:
         told.append(
             f"Nothing tells the alpha of {len(opened.unscaled)} low-rank updates: they were taken with the scale 1. "

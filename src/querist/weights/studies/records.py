@@ -75,13 +75,24 @@ class Records:
             self.kept["events"] = Kept(_MOST["trace"])
 
     def add(self, looks: Sequence[Look], event: Mapping[str, Any]) -> list[Alarm]:
-        """One event's looks; its alarms."""
-        self.kept["trace"].add([look.row for look in looks])
-        self.kept["top_values"].add([row for look in looks for row in look.top_values])
-        self.kept["histograms"].add([row for look in looks for row in look.histogram])
+        """One event's looks; its alarms. A second look at a step, as the last one may be, completes the first."""
+        step = event["step"]
+        before = {row["layer_id"]: row for row in self._at(step, "trace")}
+        for look in looks:
+            known = {name: value for name, value in look.row.items() if value is not None}
+            look.row = {**before.get(look.row["layer_id"], {}), **known}
         pairs = (row for look in looks for row in look.overlaps)
-        self.kept["update_overlaps"].add([row for row in pairs if max(row["i"], row["j"]) < self.directions])
-        self.kept["events"].add([event])
+        rows = {
+            "trace": [look.row for look in looks],
+            "top_values": [row for look in looks for row in look.top_values],
+            "histograms": [row for look in looks for row in look.histogram],
+            "update_overlaps": [row for row in pairs if max(row["i"], row["j"]) < self.directions],
+            "events": [dict(event)],
+        }
+        for one in self._at(step, "events"):
+            rows["events"][0] |= {name: one[name] + event[name] for name in ("skipped", "seconds")}
+        for name, found in rows.items():
+            self.kept[name].add(found, again=bool(self._at(step, name)))
         for look in looks:
             row = look.row
             self.last[row["layer_id"]] = row
@@ -94,15 +105,20 @@ class Records:
         self.alarms = (self.alarms + [alarm.as_dict() for alarm in raised])[-ALARMS:]
         return raised
 
-    def book(self, own: float, training: float) -> None:
-        """Correct the latest event's total, once its writing is paid for."""
+    def _at(self, step: int, name: str) -> list[dict[str, Any]]:
+        """A table's latest rows where they are of this step."""
+        latest = self.kept[name].latest
+        return latest if latest and latest[0].get("step") == step else []
+
+    def book(self, own: float, training: float, closing: float = 0.0) -> None:
+        """Correct the latest event's totals, once what followed it is paid for."""
         rows = list(self.kept["events"]) if self.kept else []
         if rows:
-            known = rows[-1]["overhead"] is not None
-            rows[-1] |= {"own_seconds": own, "overhead": own / training if known else None}
+            rows[-1] |= {"own_seconds": own, "closing_seconds": closing}
+            rows[-1]["overhead"] = own / training if training > 0 and rows[-1]["training_seconds"] > 0 else None
 
     def tables(self) -> dict[str, pl.DataFrame]:
-        """Every table as a frame."""
+        """Every table as a frame. The latest whole look and update of each layer are in the trace, however it is thinned."""
         watched = watched_rows(list(self.layers.values()), self.last, self.whole, self.update, self.alarms)
         copies = [row for name in self.layers for row in self.copies.get(name, ())]
         rows: dict[str, Any] = {
@@ -112,6 +128,11 @@ class Records:
             "passed_over": self.passed_over,
             **{name: list(kept) for name, kept in self.kept.items()},
         }
+        there = {(row["step"], row["layer_id"]) for row in rows["trace"]}
+        beside = {(row["step"], row["layer_id"]): row for row in (*self.whole.values(), *self.update.values())}
+        more = [row for place, row in beside.items() if place not in there]
+        if more:
+            rows["trace"] = sorted(rows["trace"] + more, key=lambda row: row["step"])
         return {spec.name: spec.frame(rows[spec.name]) for spec in specs.MONITOR_TABLES}
 
     def state(self) -> dict[str, Any]:

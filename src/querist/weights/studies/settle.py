@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import polars as pl
@@ -9,7 +10,7 @@ import polars as pl
 from querist.statistics import benjamini_hochberg
 from querist.weights.studies.verdicts import LEVEL, spike_verdict
 
-__all__ = ["settled"]
+__all__ = ["adjusted", "settled", "spikes_adjusted"]
 
 SPIKED = ("bleeding-out", "bulk+spikes")
 """Phases that claim an eigenvalue beyond the nulls."""
@@ -42,13 +43,20 @@ def _why(p: float | None) -> str:
     return "the test of spikes does not say yes"
 
 
-def _adjusted(layers: pl.DataFrame) -> pl.DataFrame:
-    """Benjamini–Hochberg over the layers whose spikes were tested.
+def adjusted(p: Sequence[float | None]) -> list[float | None]:
+    """Benjamini–Hochberg over what was tested; what was not stays null and is not counted."""
+    return [None if math.isnan(value) else float(value) for value in benjamini_hochberg(list(p))]
+
+
+def spikes_adjusted(tested: Sequence[tuple[float | None, int | None]]) -> list[float | None]:
+    """The same for the spikes of layers, each (spike_p, n_spikes).
 
     A layer below the .95 Tracy–Widom edge was not resampled: it stays in the family with p = 1, or the adjustment would be
     made over the interesting layers only.
     """
-    screened = pl.col("spike_p").is_null() & pl.col("n_spikes").is_not_null()
-    p = layers.select(pl.when(screened).then(1.0).otherwise(pl.col("spike_p")))["literal"].to_list()
-    adjusted = [None if value is None else float(value) for value in benjamini_hochberg(p)]
-    return layers.with_columns(pl.Series("spike_p_adj", adjusted, dtype=pl.Float64))
+    return adjusted([1.0 if p is None and count is not None else p for p, count in tested])
+
+
+def _adjusted(layers: pl.DataFrame) -> pl.DataFrame:
+    p = spikes_adjusted(list(layers.select("spike_p", "n_spikes").iter_rows()))
+    return layers.with_columns(pl.Series("spike_p_adj", p, dtype=pl.Float64))

@@ -13,13 +13,15 @@ from querist.results.figure import Figure
 from querist.results.finding import Finding, Verdict
 from querist.results.layout import Layout, Section
 from querist.runs.study import Answer, Study
-from querist.statistics import benjamini_hochberg, verdict
+from querist.statistics import verdict
 from querist.weights import questions as ask
 from querist.weights.configs import MonitorConfig
 from querist.weights.figures import monitor as figures
 from querist.weights.figures.scan import figure_name
 from querist.weights.monitor._strength import FINITE
 from querist.weights.nulls import tw_edge
+from querist.weights.studies.present_layers import by_question
+from querist.weights.studies.settle import spikes_adjusted
 from querist.weights.studies.verdicts import Draws, layer_findings
 from querist.weights.tables import LAYERS, MONITOR_TABLES
 
@@ -79,23 +81,21 @@ def watched_rows(
                 "regime": new.get("regime"),
             }
         )
-    # A layer below the .95 edge was not resampled: it stays in the family with p = 1.
-    p = [1.0 if row["spike_p"] is None and row["n_spikes"] is not None else row["spike_p"] for row in rows]
-    for row, adjusted in zip(rows, benjamini_hochberg(p), strict=True):
-        row["spike_p_adj"] = None if math.isnan(adjusted) else float(adjusted)
+    for row, p in zip(rows, spikes_adjusted([(row["spike_p"], row["n_spikes"]) for row in rows]), strict=True):
+        row["spike_p_adj"] = p
     return rows
 
 
 def answer(
     config: MonitorConfig,
     tables: Mapping[str, pl.DataFrame],
-    whole: Mapping[str, Row],
-    update: Mapping[str, Row],
     name: str,
     *,
     done: bool,
 ) -> Answer:
-    """The answer as the records stand; `whole` and `update`: the latest rows of the trace of each layer."""
+    """The answer as the tables stand."""
+    whole = _latest(tables["trace"], (pl.col("event") == "whole") & (pl.col("status") != "nonfinite"))
+    update = _latest(tables["trace"], pl.col("update_norm").is_not_null())
     watched, alarms = tables["watched"].to_dicts(), tables["alarms"].to_dicts()
     findings = list(_findings(watched, whole, update, tables["null_copies"], config.k))
     edges = [{"layer_id": row["layer_id"], "_edge": tw_edge(row["N"], row["M"], 0.99)} for row in watched]
@@ -116,7 +116,7 @@ def answer(
         tables=tables,
         findings=findings,
         figures=drawn,
-        layout=_lay_out(name, tables, watched, alarms, shown, drawn, done),
+        layout=_lay_out(name, tables, watched, alarms, shown, drawn, config.max_overhead, done),
         summary=_summary(tables, watched, alarms),
         warnings=_warnings(watched, whole, tables, config),
         passed_over=[{"what": row["what"], "reason": row["reason"]} for row in tables["passed_over"].to_dicts()],
@@ -231,6 +231,7 @@ def _lay_out(
     alarms: Sequence[Row],
     shown: Sequence[Row],
     drawn: Sequence[Figure],
+    limit: float,
     done: bool,
 ) -> Layout:
     names = {figure.name for figure in drawn}
@@ -246,11 +247,7 @@ def _lay_out(
         ),
         Section("All layers", figures=_present(("edges",), names), tables=("watched",)),
         Section("Findings at the last look", words=("One line per layer and question.",), open=False),
-        *(
-            Section(question.ask, words=(question.rule,), findings=(("*", question.id),), open=False, level=3)
-            for question in ask.MONITOR_QUESTIONS
-            if question is not ask.REGIME
-        ),
+        *by_question(question for question in ask.MONITOR_QUESTIONS if question is not ask.REGIME),
     ]
     if shown:
         words = f"{len(shown)} of {len(watched)} layers: those with alarms, spikes and strong updates first. The tables hold every one."
@@ -261,7 +258,13 @@ def _lay_out(
         words = f"{row['kind']}, {shape}, {row['dtype']}."
         sections.append(Section(row["layer_id"], (words,), figures=_present(own, names), open=position == 0, level=3))
     sections.append(
-        Section("What looking costs", figures=_present(("overhead",), names), tables=("events",), open=False)
+        Section(
+            "What looking costs",
+            words=_price(tables["events"], limit),
+            figures=_present(("overhead",), names),
+            tables=("events",),
+            open=False,
+        )
     )
     rest = ("trace", "top_values", "histograms", "update_overlaps", "null_copies", "passed_over")
     sections.append(Section("Numbers", tables=rest, open=False))
@@ -272,6 +275,34 @@ def _lay_out(
     return Layout(
         f"What does training do to the weights of {name}?", lead, tuple(sections), MONITOR_TABLES, ask.MONITOR_QUESTIONS
     )
+
+
+def _price(events: pl.DataFrame, limit: float) -> tuple[str, ...]:
+    """What training has waited for, beside the limit, and what came after it."""
+    if not events.height:
+        return ()
+    last = events.row(-1, named=True)
+    told = [f"Training has waited {_seconds(last['own_seconds'])} for the monitor"]
+    if last["overhead"] is not None:
+        told[0] += (
+            f", {100 * last['overhead']:.3g} % of its own {_seconds(last['training_seconds'])}; the limit is {100 * limit:.3g} %"
+        )
+    if last["closing_seconds"]:
+        told.append(
+            f"After it had ended, looking took {_seconds(last['closing_seconds'])} more, drawing this page not counted; no step waited "
+            "for that"
+        )
+    return (". ".join(told) + ".",)
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3g} s"
+
+
+def _latest(trace: pl.DataFrame, wanted: pl.Expr) -> dict[str, Row]:
+    """The last such row of each layer."""
+    rows = trace.filter(wanted).sort("step", maintain_order=True).unique("layer_id", keep="last", maintain_order=True)
+    return {row["layer_id"]: row for row in rows.iter_rows(named=True)}
 
 
 def _present(wanted: Sequence[str], names: set[str]) -> tuple[str, ...]:
@@ -287,6 +318,7 @@ def _summary(tables: Mapping[str, pl.DataFrame], watched: Sequence[Row], alarms:
         "training_seconds": last.get("training_seconds"),
         "own_seconds": last.get("own_seconds"),
         "overhead": last.get("overhead"),
+        "closing_seconds": last.get("closing_seconds"),
         "alarms": list(alarms),
         "regimes": dict(Counter(row["regime"] for row in watched if row["regime"])),
         "layers": list(watched),
@@ -307,6 +339,6 @@ def _warnings(
     if overhead.len() and overhead[-1] > config.max_overhead:
         told.append(
             f"Looking has cost {100 * overhead[-1]:.3g} % of the training time, above the limit of {100 * config.max_overhead:.3g} %: "
-            "the first and the last look are always made, and this training is short beside them."
+            "the weights are copied at the beginning whatever comes, and a look may take longer than those before it."
         )
     return told

@@ -253,7 +253,7 @@ ALARMS = TableSpec(
 
 EVENTS = TableSpec(
     name="events",
-    meaning="Every look that is kept, and what looking has cost so far; the first and the last are always made.",
+    meaning="Every look that is kept, and what looking has cost so far.",
     key=("step",),
     columns=(
         Column("step", "int", "Optimiser step."),
@@ -262,9 +262,10 @@ EVENTS = TableSpec(
         Column("skipped", "int", "Looks that were due since the one before and were left out, to keep to the limit."),
         Column("seconds", "float", "Time of this look, without the writing that follows it.", "s"),
         Column("training_seconds", "float", "Training time so far, the monitor's own left out.", "s"),
-        Column("own_seconds", "float", "The monitor's own time so far, writing and drawing included.", "s"),
+        Column("own_seconds", "float", "Time so far for which training waited: looks, writing, drawing.", "s"),
+        Column("overhead", "float", "That over the training time; null where there was none yet."),
         Column(
-            "overhead", "float", "Own time over training time; null at the first look, before which there was none."
+            "closing_seconds", "float", "Time since the end of training: what no step waited for; 0 before it.", "s"
         ),
     ),
 )
