@@ -5,6 +5,7 @@ from __future__ import annotations
 from querist.errors import BadOption, BadValues, ShapeMismatch, UnknownName
 
 __all__ = [
+    "ArmInFeatures",
     "ArmMissing",
     "BudgetRange",
     "ClusterMixed",
@@ -35,6 +36,12 @@ class NoTreated(BadValues):
     """No row is treated: one arm only."""
 
     code = "no-treated"
+
+
+class ArmInFeatures(BadValues):
+    """A feature that is the arm by another name."""
+
+    code = "arm-in-features"
 
 
 class ArmMissing(BadValues):

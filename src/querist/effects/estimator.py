@@ -1,0 +1,218 @@
+"""The one frame of every estimator: what it is given, what it must answer, and that no answer sees the observed arm."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import BaseEstimator
+
+from querist.effects.inputs import Columns, Encoded, columns_of, prepare_outcomes
+from querist.effects.parts import Effects
+from querist.effects.sample import NotEstimable, Sample, control_of, sample_of
+from querist.errors import BadOption, NumericalFailure
+
+__all__ = ["Estimator", "Parts"]
+
+BATCH = 16_384
+"""Rows that are predicted at a time."""
+
+Parts = tuple[Float[np.ndarray, "n K"], Float[np.ndarray, "n M K"], Float[np.ndarray, "n M K"] | None]
+"""Natural responses, total effects, and the spread of members where there are several."""
+
+
+class Estimator(BaseEstimator):
+    """Effects of M arms on K outcomes, learnt from rows that were given one arm each; a scikit-learn estimator.
+
+    Parameters
+    ----------
+    control: label of the arm without treatment; may be left out where it is 0 or False.
+    arms: the other labels in the order in which effects come; sorted where left out.
+    outcomes: name to kind ("binary", "continuous", "count", "hurdle"); by default found from the values.
+    tier, reference_arm, tier_weights: how base and increments are told apart, see `parts.tier_of`; labels of arms here. By default
+        the weights are the arms' shares of the treated rows.
+    propensity: "share", "estimate" (cross-fitted), label to probability, or [n, M + 1] in the order (control, arms); what `fit` is
+        given goes before.
+    min_rows, min_events: an outcome of an arm (or of control) with fewer rows, or fewer of its rarer value, has no effect: null
+        in every answer and listed in `not_estimable_`.
+    random_state: seed of everything that is drawn.
+
+    Attributes of a fitted one: arms_, control_, outcomes_ (name to kind), features_, tier_weights_ [M], not_estimable_, warnings_.
+    """
+
+    def __init__(
+        self,
+        *,
+        control: Any = None,
+        arms: Sequence[Any] | None = None,
+        outcomes: Mapping[str, str] | None = None,
+        tier: str = "mean",
+        reference_arm: Any = None,
+        tier_weights: Any = None,
+        propensity: Any = "share",
+        min_rows: int = 30,
+        min_events: int = 5,
+        random_state: int = 0,
+    ):
+        self.control = control
+        self.arms = arms
+        self.outcomes = outcomes
+        self.tier = tier
+        self.reference_arm = reference_arm
+        self.tier_weights = tier_weights
+        self.propensity = propensity
+        self.min_rows = min_rows
+        self.min_events = min_events
+        self.random_state = random_state
+
+    def __init_subclass__(cls, **kwargs: Any):
+        """A class's `**common` stands for the keywords of the class above: say so in its signature, which scikit-learn reads."""
+        own: Any = cls.__dict__.get("__init__")
+        if own is not None:
+            given = inspect.signature(own)
+            named = [p for p in given.parameters.values() if p.kind is not p.VAR_KEYWORD]
+            if len(named) < len(given.parameters):
+                above: Any = cls.__mro__[1].__init__
+                known = {p.name for p in named}
+                rest = [p for p in inspect.signature(above).parameters.values() if p.name not in known]
+                own.__signature__ = given.replace(parameters=[*named, *(p for p in rest if p.kind is p.KEYWORD_ONLY)])
+        super().__init_subclass__(**kwargs)
+
+    # ------------------------------------------------------------------------------------------------- what is fitted
+
+    def fit(
+        self,
+        X: Any,
+        arm: Any,
+        Y: Any,
+        *,
+        sample_weight: Any = None,
+        cluster: Any = None,
+        propensity: Any = None,
+        hooks: Sequence[Any] = (),
+    ) -> Any:
+        """Learn from n rows.
+
+        X: frame, array [n, d] or `sources.rows.Rows`; NaN is a value like another. arm: labels [n]. Y: outcomes as frame, mapping or
+        array [n, K]; a missing one is left out of that outcome alone. sample_weight [n], of any scale; cluster [n]: ids of rows
+        that were given their arm together, which are never parted by folds or a validation split; propensity: see the class;
+        hooks: `training.Hook`s that watch every network trained.
+
+        Raises BadInput of many kinds: ControlAbsent, NoControl, NoTreated, ArmMissing, ArmInFeatures, LengthMismatch,
+        PropensityRange, BadValues, UnknownName.
+        """
+        control = control_of(arm, self.control)
+        outcomes = prepare_outcomes(Y, self.outcomes)
+        columns, encoded, notes = self._columns(X)
+        sample, missing = sample_of(
+            columns,
+            encoded,
+            arm,
+            outcomes,
+            control=control,
+            arms=self.arms,
+            sample_weight=sample_weight,
+            cluster=cluster,
+            propensity=self.propensity if propensity is None else propensity,
+            tier=self.tier,
+            reference_arm=self.reference_arm,
+            tier_weights=self.tier_weights,
+            min_rows=self.min_rows,
+            min_events=self.min_events,
+            seed=self.random_state,
+        )
+        self._learn(sample, missing, notes, hooks)
+        return self
+
+    def _learn(
+        self, sample: Sample, missing: tuple[NotEstimable, ...], notes: Sequence[str], hooks: Sequence[Any]
+    ) -> None:
+        """Take up a checked sample: what all estimators keep of it, then `_fit`."""
+        self.columns_ = sample.columns
+        self.control_, self.arms_ = sample.labels[0], list(sample.labels[1:])
+        self.outcomes_ = dict(zip(sample.outcomes.names, sample.outcomes.kinds, strict=True))
+        self.tier_weights_ = sample.tier_weights
+        self.not_estimable_ = list(missing)
+        self.features_ = list(sample.columns.names)
+        self.warnings_ = list(notes)
+        self._fit(sample, hooks)
+
+    def _columns(self, X: Any) -> tuple[Columns, Encoded, list[str]]:
+        columns = columns_of(X)
+        encoded = columns.encode(X)
+        return columns, encoded, []
+
+    def _fit(self, sample: Sample, hooks: Sequence[Any]) -> None:
+        """Learn from a sample. Rows whose `outcomes.observed` is false for an outcome must not bear on that outcome."""
+        raise NotImplementedError
+
+    def _parts(self, encoded: Encoded) -> Parts:
+        """Natural responses, total effects (and spread) of a batch of rows; a row's answer depends on that row alone.
+
+        What the fit rows do not carry (`not_estimable_`) may be any number: it is made null by the caller.
+        """
+        raise NotImplementedError
+
+    # --------------------------------------------------------------------------------------------- what is answered
+
+    def predict(self, X: Any) -> Float[np.ndarray, "n M K"]:
+        """Total effect of each arm against control, in outcome per person; NaN where it is not estimable.
+
+        Raises ColumnMissing where a column of the fit is not there; further ones are ignored.
+        """
+        return self.predict_effects(X).total
+
+    def predict_effects(self, X: Any) -> Effects:
+        """Natural response, base effect, increments and their sum; arguments and errors of `predict`.
+
+        Where some arms of an outcome are not estimable its base is the mean over the others, at their tier weights.
+        """
+        self._check_fitted()
+        found = [self._parts(encoded) for encoded in self._batches(X)]
+        natural = np.concatenate([np.asarray(part[0], dtype=float) for part in found])
+        total = np.concatenate([np.asarray(part[1], dtype=float) for part in found])
+        spread = None
+        if found[0][2] is not None:
+            spread = np.concatenate([np.asarray(part[2], dtype=float) for part in found])
+        return self._effects(natural, total, spread)
+
+    def _batches(self, X: Any):
+        X = np.asarray(X, dtype=float)
+        for start in range(0, max(len(X), 1), BATCH):
+            yield self.columns_.encode(X[start : start + BATCH])
+
+    def _effects(self, natural: np.ndarray, total: np.ndarray, spread: np.ndarray | None) -> Effects:
+        arms, names = self.arms_, list(self.outcomes_)
+        null = np.zeros((len(arms), len(names)), dtype=bool)
+        for label, outcome, _ in self.not_estimable_:
+            null[arms.index(label), names.index(outcome)] = True
+        # An outcome without its control has no natural response; its arms are null already.
+        lost = null.all(axis=0) & np.array([any(_of_control(self.not_estimable_, name)) for name in names])
+        if not (np.isfinite(natural[:, ~lost]).all() and np.isfinite(total[:, ~null]).all()):
+            raise NumericalFailure(f"{type(self).__name__} predicted an effect that is not finite")
+        natural, total = natural.copy(), total.copy()
+        natural[:, lost] = np.nan
+        total[:, null] = np.nan
+        if spread is not None:
+            spread = np.where(null, np.nan, spread)
+        weights = np.where(null, 0.0, self.tier_weights_[:, None])
+        whole = weights.sum(axis=0)
+        weights = np.divide(weights, whole, out=np.full_like(weights, np.nan), where=whole > 0)
+        base = np.einsum("nmk,mk->nk", np.where(null, 0.0, total), weights)
+        return Effects(natural, base, total - base[:, None], self.tier_weights_, spread)
+
+    # --------------------------------------------------------------------------------------------------- housekeeping
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "arms_")
+
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise BadOption("This model has not been fitted", value=type(self).__name__, mend="Call fit first")
+
+
+def _of_control(missing: Sequence[NotEstimable], outcome: str):
+    return (one.reason.startswith("control: ") for one in missing if one.outcome == outcome)

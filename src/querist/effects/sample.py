@@ -1,0 +1,276 @@
+"""What every estimator is fitted on: rows whose columns, arms, outcomes, weights and propensities have been checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from querist.effects.arrays import arm_codes, lengths
+from querist.effects.design import estimated_propensity, propensities
+from querist.effects.errors import ArmInFeatures, ControlAbsent
+from querist.effects.inputs import Columns, Encoded, Outcomes
+from querist.errors import BadOption, BadValues
+from querist.statistics import folds
+from querist.statistics.arrays import codes as ids_as_codes
+from querist.statistics.arrays import weights_of
+
+__all__ = ["NotEstimable", "Sample", "control_of", "refuse_arm_columns", "sample_of", "take_encoded"]
+
+
+class NotEstimable(NamedTuple):
+    """An effect that the rows do not carry: its arm, outcome, and why."""
+
+    arm: Any
+    outcome: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Sample:
+    """n rows as an estimator's `_fit` is given them; nothing in it may be changed.
+
+    columns, encoded: what the features are and the features themselves; labels: arms, control first; arm [n]: 0 for control,
+    1 … M; outcomes: values [n, K] with `observed`, which is false also where an arm or control does not carry the outcome;
+    weight [n]: mean 1; cluster [n]: 0 … G − 1, or None; propensity [n, M + 1]; estimable [M + 1, K]: whether the rows of an arm
+    carry an outcome; tier_weights [M]; seed.
+    """
+
+    columns: Columns
+    encoded: Encoded
+    labels: tuple[Any, ...]
+    arm: Int[np.ndarray, "n"]
+    outcomes: Outcomes
+    weight: Float[np.ndarray, "n"]
+    cluster: Int[np.ndarray, "n"] | None
+    propensity: Float[np.ndarray, "n M+1"]
+    estimable: Bool[np.ndarray, "M+1 K"]
+    tier_weights: Float[np.ndarray, "M"]
+    seed: int = 0
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return self.arm.size
+
+    @property
+    def arms(self) -> int:
+        """M, arms beside control."""
+        return len(self.labels) - 1
+
+    @cached_property
+    def dense(self) -> Float[np.ndarray, "n d"]:
+        """Features as one float32 matrix without missing values, for learners that take one."""
+        return self.columns.dense(self.encoded)
+
+    def take(self, rows: Any) -> Sample:
+        """The same of some rows (numbers or a mask); weights and clusters keep their values."""
+        rows = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows)
+        taken = replace(
+            self,
+            encoded=take_encoded(self.encoded, rows),
+            arm=self.arm[rows],
+            outcomes=replace(self.outcomes, values=self.outcomes.values[rows], observed=self.outcomes.observed[rows]),
+            weight=self.weight[rows],
+            cluster=None if self.cluster is None else self.cluster[rows],
+            propensity=self.propensity[rows],
+        )
+        if "dense" in self.__dict__:
+            taken.__dict__["dense"] = self.dense[rows]
+        return taken
+
+    def usable(self, outcome: int, arm: int | None = None) -> Bool[np.ndarray, "n"]:
+        """Rows whose outcome counts, of one arm where it is named."""
+        seen = self.outcomes.observed[:, outcome]
+        return seen if arm is None else seen & (self.arm == arm)
+
+    def folds(self, k: int, *, by_outcome: bool = False, seed: int | None = None) -> Int[np.ndarray, "n"]:
+        """A fold 0 … k − 1 for each row, balanced over arms (and over the levels of 0/1 outcomes); clusters stay whole.
+
+        Strata are numbered as they appear, so that the folds do not depend on how arms are called.
+        """
+        strata = self.arm.astype(np.int64)
+        if by_outcome:
+            for j, kind in enumerate(self.outcomes.kinds):
+                seen = self.outcomes.observed[:, j]
+                level = (self.outcomes.values[:, j] > 0) if kind != "continuous" else np.zeros(self.n, dtype=bool)
+                strata = 3 * strata + np.where(seen, 1 + level, 0)
+        _, first, inverse = np.unique(strata, return_index=True, return_inverse=True)
+        order = np.argsort(np.argsort(first))
+        return folds(
+            self.n,
+            k,
+            strata=order[inverse.reshape(-1)],
+            clusters=self.cluster,
+            seed=self.seed if seed is None else seed,
+        )
+
+
+def take_encoded(encoded: Encoded, rows: Any) -> Encoded:
+    """Some rows of encoded columns."""
+    return replace(encoded, numbers=encoded.numbers[rows], missing=encoded.missing[rows], codes=encoded.codes[rows])
+
+
+def sample_of(
+    columns: Columns,
+    encoded: Encoded,
+    arm: Any,
+    outcomes: Outcomes,
+    *,
+    control: Any,
+    arms: Sequence[Any] | None = None,
+    sample_weight: Any = None,
+    cluster: Any = None,
+    propensity: Any = "share",
+    tier: str = "mean",
+    reference_arm: Any = None,
+    tier_weights: Any = None,
+    min_rows: int = 30,
+    min_events: int = 5,
+    seed: int = 0,
+) -> tuple[Sample, tuple[NotEstimable, ...]]:
+    """Check and join what a fit is given; and the effects that these rows do not carry.
+
+    Raises what `arm_codes`, `propensities` and `sample.tier_shares` raise, LengthMismatch, ArmInFeatures, and BadValues for
+    weights that are all 0.
+    """
+    labels, code = arm_codes(arm, control, arms)
+    lengths(X=encoded.numbers, arm=code, Y=outcomes.values, sample_weight=sample_weight, cluster=cluster)
+    weight = weights_of(sample_weight, code.size)
+    if not weight.sum() > 0:
+        raise BadValues("No row has a weight", value="sample_weight is 0 everywhere", allowed="a positive one")
+    weight = weight / weight.mean()
+    refuse_arm_columns(columns, encoded, code, len(labels))
+    group = None if cluster is None else ids_as_codes(cluster, "Clusters")[0]
+    estimable, missing = _estimable(labels, code, outcomes, min_rows, min_events)
+    observed = outcomes.observed & estimable[code]
+    made = Sample(
+        columns=columns,
+        encoded=encoded,
+        labels=tuple(labels),
+        arm=code,
+        outcomes=replace(outcomes, observed=observed),
+        weight=weight,
+        cluster=group,
+        propensity=np.empty((code.size, 0)),
+        estimable=estimable,
+        tier_weights=tier_shares(labels, code, weight, tier, reference_arm, tier_weights),
+        seed=seed,
+    )
+    if isinstance(propensity, str) and propensity == "estimate":
+        e = estimated_propensity(made.dense.astype(float), code, len(labels), cluster=group, seed=seed)
+    else:
+        e = propensities(propensity, labels, code)
+    shared = made.__dict__.get("dense")
+    made = replace(made, propensity=e)
+    if shared is not None:
+        made.__dict__["dense"] = shared
+    return made, missing
+
+
+def tier_shares(
+    labels: Sequence[Any], code: np.ndarray, weight: np.ndarray, tier: str, reference_arm: Any, tier_weights: Any
+) -> Float[np.ndarray, "M"]:
+    """The weights by which base and increments are told apart.
+
+    tier "mean": those given, by label or in the order of the arms; else the arms' weighted shares of the treated rows. "reference":
+    1 on `reference_arm`, a label (the first arm where it is left out). Raises BadOption, BadValues, ShapeMismatch.
+    """
+    from querist.effects.parts import tier_of
+
+    arms = list(labels[1:])
+    if tier == "reference":
+        if reference_arm is not None and reference_arm not in arms:
+            raise BadOption("No such reference arm", value=reference_arm, allowed=", ".join(map(str, arms)))
+        position = 0 if reference_arm is None else arms.index(reference_arm)
+        return tier_of(len(arms), "reference", reference_arm=position, tier_weights=tier_weights)
+    if reference_arm is not None:
+        raise BadOption("Only a reference tier has a reference arm", value=reference_arm, allowed='tier="reference"')
+    if isinstance(tier_weights, Mapping):
+        strange = [label for label in (*tier_weights, *arms) if label not in arms or label not in tier_weights]
+        if strange:
+            raise BadOption("Tier weights need every arm once", value=strange[0], allowed=", ".join(map(str, arms)))
+        tier_weights = [tier_weights[label] for label in arms]
+    if tier_weights is None:
+        counts = np.bincount(code, weight, minlength=len(labels))[1:]
+        tier_weights = counts / counts.sum() if counts.sum() > 0 else None
+    return tier_of(len(arms), tier, tier_weights=tier_weights)  # pyright: ignore[reportArgumentType]
+
+
+def control_of(arm: Any, control: Any) -> Any:
+    """The label of control: the one given, else 0 or False where the arms hold it. Raises ControlAbsent."""
+    if control is not None:
+        return control
+    seen = np.unique(np.asarray([str(label) for label in np.asarray(arm).tolist()][:100_000])).tolist()
+    array = np.asarray(arm)
+    if array.dtype.kind in "biuf" and (array == 0).any():
+        return False if array.dtype.kind == "b" else 0
+    raise ControlAbsent(
+        "The arm without treatment is not named",
+        value="control=None",
+        allowed=", ".join(seen[:20]),
+        mend="Give control=, its label",
+    )
+
+
+def _estimable(
+    labels: Sequence[Any], code: np.ndarray, outcomes: Outcomes, min_rows: int, min_events: int
+) -> tuple[Bool[np.ndarray, "M+1 K"], tuple[NotEstimable, ...]]:
+    found = np.zeros((len(labels), len(outcomes.names)), dtype=bool)
+    why: dict[tuple[int, int], str] = {}
+    for k, kind in enumerate(outcomes.kinds):
+        for m in range(len(labels)):
+            values = outcomes.values[outcomes.observed[:, k] & (code == m), k]
+            if fault := _fault(values, kind, min_rows, min_events):
+                why[m, k] = fault
+            else:
+                found[m, k] = True
+    missing = []
+    for k, name in enumerate(outcomes.names):
+        for m, label in enumerate(labels[1:], start=1):
+            if (0, k) in why:
+                missing.append(NotEstimable(label, name, f"control: {why[0, k]}"))
+            elif (m, k) in why:
+                missing.append(NotEstimable(label, name, why[m, k]))
+    return found, tuple(missing)
+
+
+def _fault(values: np.ndarray, kind: str, min_rows: int, min_events: int) -> str | None:
+    if values.size < max(min_rows, 1):
+        return f"{values.size} rows with this outcome, fewer than {min_rows}"
+    if (values == values[0]).all() and values.size > 1:
+        return f"the outcome is {values[0]:g} in every row"
+    if kind == "continuous":
+        return None
+    events = int((values != 0).sum())
+    if kind == "binary":
+        events = min(events, values.size - events)
+    return None if events >= min_events else f"{events} events, fewer than {min_events}"
+
+
+def refuse_arm_columns(columns: Columns, encoded: Encoded, code: np.ndarray, arms: int) -> None:
+    """ArmInFeatures where a feature is the arm by another name: as many levels as arms, each met in one arm only.
+
+    A missing value is a level of its own. Columns that tell the arm in a weaker way are for `check` to report.
+    """
+    numbers = np.where(encoded.missing, np.nan, encoded.numbers)
+    for name, values in [*_pairs(columns, numbers, encoded)]:
+        if np.unique(values[:1000]).size > arms:
+            continue
+        level, inverse = np.unique(values, return_inverse=True)
+        if level.size != arms:
+            continue
+        cells = np.unique(inverse.reshape(-1).astype(np.int64) * arms + code)
+        if cells.size == arms and np.unique(cells % arms).size == arms:
+            raise ArmInFeatures(
+                "A feature says which arm each row got", value=name, allowed="what was known before", mend="Drop it"
+            )
+
+
+def _pairs(columns: Columns, numbers: np.ndarray, encoded: Encoded):
+    for j, name in enumerate(columns.names):
+        yield name, numbers[:, j]
