@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,10 +11,11 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.base import BaseEstimator
 
-from querist.effects.inputs import Columns, Encoded, columns_of, prepare_outcomes
+from querist.effects.inputs import prepare_outcomes
 from querist.effects.parts import Effects
 from querist.effects.sample import NotEstimable, Sample, control_of, sample_of
-from querist.errors import BadOption, NumericalFailure
+from querist.errors import BadOption, BadValues, NumericalFailure
+from querist.sources.rows import Columns, Encoded, open_rows
 
 __all__ = ["Estimator", "Parts"]
 
@@ -141,9 +143,14 @@ class Estimator(BaseEstimator):
         self._fit(sample, hooks)
 
     def _columns(self, X: Any) -> tuple[Columns, Encoded, list[str]]:
-        columns = columns_of(X)
-        encoded = columns.encode(X)
-        return columns, encoded, []
+        rows = open_rows(X)
+        columns = rows.columns()
+        if not columns.names:
+            raise BadValues("No column of X varies", value=", ".join(columns.constant[:8]), allowed="one that does")
+        if columns.constant:
+            gone = ", ".join(columns.constant[:8])
+            warnings.warn(f"Constant columns are dropped: {gone}", UserWarning, stacklevel=3)
+        return columns, columns.encode(rows), list(columns.notes)
 
     def _fit(self, sample: Sample, hooks: Sequence[Any]) -> None:
         """Learn from a sample. Rows whose `outcomes.observed` is false for an outcome must not bear on that outcome."""
@@ -171,18 +178,13 @@ class Estimator(BaseEstimator):
         Where some arms of an outcome are not estimable its base is the mean over the others, at their tier weights.
         """
         self._check_fitted()
-        found = [self._parts(encoded) for encoded in self._batches(X)]
+        found = [self._parts(encoded) for encoded in self.columns_.encoded_batches(X, BATCH)]
         natural = np.concatenate([np.asarray(part[0], dtype=float) for part in found])
         total = np.concatenate([np.asarray(part[1], dtype=float) for part in found])
         spread = None
         if found[0][2] is not None:
             spread = np.concatenate([np.asarray(part[2], dtype=float) for part in found])
         return self._effects(natural, total, spread)
-
-    def _batches(self, X: Any):
-        X = np.asarray(X, dtype=float)
-        for start in range(0, max(len(X), 1), BATCH):
-            yield self.columns_.encode(X[start : start + BATCH])
 
     def _effects(self, natural: np.ndarray, total: np.ndarray, spread: np.ndarray | None) -> Effects:
         arms, names = self.arms_, list(self.outcomes_)

@@ -13,13 +13,14 @@ from jaxtyping import Bool, Float, Int
 from querist.effects.arrays import arm_codes, lengths
 from querist.effects.design import estimated_propensity, propensities
 from querist.effects.errors import ArmInFeatures, ControlAbsent
-from querist.effects.inputs import Columns, Encoded, Outcomes
+from querist.effects.inputs import Outcomes
 from querist.errors import BadOption, BadValues
+from querist.sources.rows import Columns, Encoded
 from querist.statistics import folds
 from querist.statistics.arrays import codes as ids_as_codes
 from querist.statistics.arrays import weights_of
 
-__all__ = ["NotEstimable", "Sample", "control_of", "refuse_arm_columns", "sample_of", "take_encoded"]
+__all__ = ["NotEstimable", "Sample", "control_of", "refuse_arm_columns", "sample_of"]
 
 
 class NotEstimable(NamedTuple):
@@ -72,7 +73,7 @@ class Sample:
         rows = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows)
         taken = replace(
             self,
-            encoded=take_encoded(self.encoded, rows),
+            encoded=self.encoded[rows],
             arm=self.arm[rows],
             outcomes=replace(self.outcomes, values=self.outcomes.values[rows], observed=self.outcomes.observed[rows]),
             weight=self.weight[rows],
@@ -108,11 +109,6 @@ class Sample:
             clusters=self.cluster,
             seed=self.seed if seed is None else seed,
         )
-
-
-def take_encoded(encoded: Encoded, rows: Any) -> Encoded:
-    """Some rows of encoded columns."""
-    return replace(encoded, numbers=encoded.numbers[rows], missing=encoded.missing[rows], codes=encoded.codes[rows])
 
 
 def sample_of(
@@ -257,8 +253,11 @@ def refuse_arm_columns(columns: Columns, encoded: Encoded, code: np.ndarray, arm
 
     A missing value is a level of its own. Columns that tell the arm in a weaker way are for `check` to report.
     """
-    numbers = np.where(encoded.missing, np.nan, encoded.numbers)
-    for name, values in [*_pairs(columns, numbers, encoded)]:
+    levels = [(name, encoded.codes[:, k]) for k, name in enumerate(columns.categories)]
+    found = [
+        (name, np.where(encoded.missing[:, k], np.nan, encoded.numbers[:, k])) for k, name in enumerate(columns.numbers)
+    ]
+    for name, values in [*found, *levels]:
         if np.unique(values[:1000]).size > arms:
             continue
         level, inverse = np.unique(values, return_inverse=True)
@@ -269,8 +268,3 @@ def refuse_arm_columns(columns: Columns, encoded: Encoded, code: np.ndarray, arm
             raise ArmInFeatures(
                 "A feature says which arm each row got", value=name, allowed="what was known before", mend="Drop it"
             )
-
-
-def _pairs(columns: Columns, numbers: np.ndarray, encoded: Encoded):
-    for j, name in enumerate(columns.names):
-        yield name, numbers[:, j]

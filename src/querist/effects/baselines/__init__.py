@@ -2,6 +2,46 @@
 
 from __future__ import annotations
 
-from querist.effects.baselines._meta import SLearner, TLearner
+from typing import TYPE_CHECKING
 
-__all__ = ["SLearner", "TLearner"]
+from querist._lazy import attach
+
+if TYPE_CHECKING:
+    from querist.effects.baselines._efin import EFINLike
+    from querist.effects.baselines._meta import SLearner, TLearner
+    from querist.effects.baselines._multitask import M3TN, PLE, FlexTENet, MMoE
+    from querist.effects.baselines._references import ConstantEffect, NaturalRank, RandomRank, SingleArm
+    from querist.effects.baselines._robust import DRLearner, RLearner, XLearner
+    from querist.effects.baselines._tarnet import CFRNet, DragonNet, TARNet
+
+__all__ = [
+    "M3TN",
+    "PLE",
+    "CFRNet",
+    "ConstantEffect",
+    "DRLearner",
+    "DragonNet",
+    "EFINLike",
+    "FlexTENet",
+    "MMoE",
+    "NaturalRank",
+    "RLearner",
+    "RandomRank",
+    "SLearner",
+    "SingleArm",
+    "TARNet",
+    "TLearner",
+    "XLearner",
+]
+
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "querist.effects.baselines._efin": ("EFINLike",),
+        "querist.effects.baselines._meta": ("SLearner", "TLearner"),
+        "querist.effects.baselines._multitask": ("M3TN", "PLE", "FlexTENet", "MMoE"),
+        "querist.effects.baselines._references": ("ConstantEffect", "NaturalRank", "RandomRank", "SingleArm"),
+        "querist.effects.baselines._robust": ("DRLearner", "RLearner", "XLearner"),
+        "querist.effects.baselines._tarnet": ("CFRNet", "DragonNet", "TARNet"),
+    },
+)

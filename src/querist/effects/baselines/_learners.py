@@ -15,7 +15,18 @@ from sklearn.utils.validation import has_fit_parameter
 from querist.errors import BadOption
 from querist.statistics import torch_seed
 
-__all__ = ["Affine", "Constant", "Learned", "Mean", "Softmax", "fit_mean", "learner_for", "mean_from", "mean_to"]
+__all__ = [
+    "Affine",
+    "Constant",
+    "Learned",
+    "Mean",
+    "Softmax",
+    "arm_chances",
+    "fit_mean",
+    "learner_for",
+    "mean_from",
+    "mean_to",
+]
 
 
 class Mean(Protocol):
@@ -116,19 +127,28 @@ def fit_mean(learner: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | No
     return Learned(made)
 
 
+def arm_chances(X: np.ndarray, arm: np.ndarray, arms: int, weight: np.ndarray) -> Softmax:
+    """P(A = m | x) by a multinomial regression on all rows, for new ones. X: standardised columns."""
+    model = LogisticRegression(max_iter=1000).fit(X, arm, None if (weight == weight[0]).all() else weight)
+    coef, intercept = model.coef_, model.intercept_
+    if arms == 2:
+        coef, intercept = np.vstack([0 * coef, coef]), np.append(0.0, intercept)
+    return Softmax(coef, intercept)
+
+
 # ------------------------------------------------------------------------------------------------------ model folders
 
 
-def mean_to(name: str, mean: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """A fitted mean as plain values and arrays. Raises BadOption for a learner that is no sum of weighted columns."""
+def mean_to(mean: Any) -> tuple[dict[str, Any], np.ndarray]:
+    """A fitted mean as plain values and an array. Raises BadOption for a learner that is no sum of weighted columns."""
     if isinstance(mean, Learned):
         mean = _affine(mean.learner)
     if isinstance(mean, Constant):
-        return {"form": "constant"}, {name: np.array([mean.value])}
+        return {"form": "constant"}, np.array([mean.value])
     if isinstance(mean, Affine):
-        return {"form": "affine", "link": mean.link}, {name: np.append(mean.coef, mean.intercept)}
+        return {"form": "affine", "link": mean.link}, np.append(mean.coef, mean.intercept)
     assert isinstance(mean, Softmax)
-    return {"form": "softmax"}, {name: np.column_stack([mean.coef, mean.intercept])}
+    return {"form": "softmax"}, np.column_stack([mean.coef, mean.intercept])
 
 
 def mean_from(form: Mapping[str, Any], array: np.ndarray) -> Any:

@@ -1,4 +1,4 @@
-"""S-, T- and X-learners over any scikit-learn learner."""
+"""S- and T-learners over any scikit-learn learner."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from querist.effects.baselines._learners import Mean, fit_mean, learner_for
+from querist.effects.baselines._learners import Mean, fit_mean, learner_for, mean_from, mean_to
 from querist.effects.estimator import Estimator, Parts
-from querist.effects.inputs import Encoded
 from querist.effects.sample import Sample
+from querist.errors import TooFewRows
+from querist.sources.rows import Encoded
 
 __all__ = ["Learners", "SLearner", "TLearner"]
 
@@ -33,7 +34,6 @@ class Learners(Estimator):
 
     def _fit(self, sample: Sample, hooks: Sequence[Any]) -> None:
         self.means_: dict[str, Any] = {}
-        self._estimable = sample.estimable
         self._fit_means(sample, sample.dense.astype(float))
 
     def _fit_means(self, sample: Sample, X: Float[np.ndarray, "n d"]) -> None:
@@ -45,8 +45,33 @@ class Learners(Estimator):
         y = sample.outcomes.values[rows, outcome]
         return fit_mean(learner, X[rows], y, sample.weight[rows], name, seed=sample.seed)
 
+    def _means_by_arm(
+        self, sample: Sample, X: np.ndarray, among: np.ndarray | None = None
+    ) -> dict[tuple[int, int], Mean]:
+        """A mean per arm and outcome that the rows carry, of rows among a mask where it is given."""
+        found = {}
+        for m, k in np.argwhere(sample.estimable):
+            rows = sample.usable(k, m) if among is None else sample.usable(k, m) & among
+            if not rows.any():
+                raise TooFewRows(
+                    "A fold's training rows miss an arm",
+                    value=sample.labels[m],
+                    mend="Use fewer folds, or more clusters",
+                )
+            found[int(m), int(k)] = self._outcome_mean(sample, X, k, rows, f"mean/{m}/{k}")
+        return found
+
     def _dense(self, encoded: Encoded) -> Float[np.ndarray, "n d"]:
         return self.columns_.dense(encoded).astype(float)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        forms, arrays = {}, {}
+        for name, mean in self.means_.items():
+            forms[name], arrays[name] = mean_to(mean)
+        return {"means": forms}, arrays
+
+    def _restore(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        self.means_ = {name: mean_from(form, arrays[name]) for name, form in state["means"].items()}
 
     def _shape(self, n: int) -> np.ndarray:
         return np.zeros((n, len(self.arms_) + 1, len(self.outcomes_)))
@@ -59,9 +84,7 @@ class TLearner(Learners):
     """
 
     def _fit_means(self, sample: Sample, X: np.ndarray) -> None:
-        for m, k in np.argwhere(sample.estimable):
-            name = f"mean/{m}/{k}"
-            self.means_[name] = self._outcome_mean(sample, X, k, sample.usable(k, m), name)
+        self.means_ = {f"mean/{m}/{k}": mean for (m, k), mean in self._means_by_arm(sample, X).items()}
 
     def _parts(self, encoded: Encoded) -> Parts:
         X = self._dense(encoded)

@@ -1,0 +1,232 @@
+"""How every network of the room is trained: one loss per outcome and observed arm, one validation split, one optimiser."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import nn
+
+from querist.effects.design import balance_weights
+from querist.effects.links import Link, Links, link_of
+from querist.effects.sample import Sample
+from querist.errors import BadOption, TooFewRows, UnknownName, near
+from querist.sources.rows import Encoded
+from querist.statistics import torch_seed
+from querist.training import Fit, fit
+from querist.training.losses import weighted_sum
+
+__all__ = [
+    "Observed",
+    "batch_rows",
+    "batches_of",
+    "links_for",
+    "made",
+    "outcome_terms",
+    "responses",
+    "tensors_of",
+    "train",
+    "validation_rows",
+]
+
+Batch = dict[str, torch.Tensor]
+Terms = Mapping[str, tuple[torch.Tensor, torch.Tensor]]
+Observed = Callable[[nn.Module, Batch], tuple[Float[torch.Tensor, "n L"], Terms]]
+"""From a batch to the latents under the arm that each row got, and further terms of the loss."""
+
+PREDICTED = 8_192
+"""Rows that go through a network at a time where nothing is learnt."""
+
+
+def train(
+    net: nn.Module,
+    sample: Sample,
+    links: Links,
+    *,
+    observed: Observed | None = None,
+    epochs: int = 50,
+    batch_size: int | str = "auto",
+    lr: float = 1e-3,
+    weight_decay: float = 1e-3,
+    val_fraction: float = 0.1,
+    patience: int | None = 10,
+    weighting: str = "none",
+    outcome_weights: Mapping[str, float] | None = None,
+    score: Callable[[nn.Module], Mapping[str, float]] | None = None,
+    monitor: str = "total",
+    mode: str = "min",
+    hooks: Sequence[Any] = (),
+    device: str = "auto",
+    seed: int = 0,
+    progress: Any = None,
+    **options: Any,
+) -> Fit:
+    """Train a network in place on what each row's own arm showed; it ends on the CPU, in eval mode.
+
+    net: forward(numbers [n, p], missing [n, p], codes [n, q]) -> latents [n, M + 1, L], control first. observed: where more than the
+    forward pass is needed in training; by default the row of `forward` that belongs to the arm. The loss is
+    Σ_k λ_k Σ_i w_ik·l_ik / Σ_i w_ik with w_ik = 0 where the outcome is missing, λ_k of `outcome_weights`. weighting: "none", "ipw"
+    (1/e) or "overlap", times the row's weight. batch_size "auto": see `batch_rows`. val_fraction: share of rows on which training
+    stops after `patience` epochs without a smaller loss (0: no such rows, all epochs); the best epoch's weights stay. score,
+    monitor, mode: a figure of one's own to stop by, see `training.fit`, which further
+    options go to (checkpoint, resume, drop_last). AdamW with cosine decay to 0 over all epochs.
+
+    Raises BadOption, TooFewRows, NumericalFailure.
+    """
+    used = np.flatnonzero(sample.outcomes.observed.any(axis=1) & (sample.weight > 0))
+    if not used.size:
+        raise TooFewRows("No row has an outcome to learn from", value=0, allowed="1 or more")
+    given = tensors_of(sample, links, weighting)
+    held = validation_rows(sample, val_fraction)
+    learn, check = used[~held[used]], used[held[used]]
+    size = batch_rows(learn.size) if batch_size == "auto" else batch_size
+    if not isinstance(size, int):
+        raise BadOption("batch_size is a number of rows", value=batch_size, allowed='"auto", or 1 or more')
+    scales = dict(outcome_weights or {})
+
+    def loss(model: nn.Module, batch: Batch) -> dict[str, Any]:
+        if observed is None:
+            latent, more = _own(model(batch["numbers"], batch["missing"], batch["codes"]), batch["arm"]), {}
+        else:
+            latent, more = observed(model, batch)
+        return {**outcome_terms(links, sample.outcomes.names, latent, batch, scales), **more}
+
+    result = fit(
+        net,
+        loss,
+        {name: value[learn] for name, value in given.items()},
+        batch_size=size,
+        epochs=epochs,
+        validation={name: value[check] for name, value in given.items()} if check.size else None,
+        patience=patience if check.size else None,
+        score=score if check.size else None,
+        monitor=monitor,
+        mode=mode,  # pyright: ignore[reportArgumentType]
+        lr=lr,
+        weight_decay=weight_decay,
+        schedule="cosine",
+        hooks=hooks,
+        device=device,
+        seed=seed,
+        progress=progress,
+        **options,
+    )
+    net.to("cpu").eval()
+    return result
+
+
+def links_for(
+    sample: Sample,
+    link: str | Mapping[str, str] = "auto",
+    *,
+    winsorise: float | None = None,
+    huber: float | None = None,
+    class_weight: str | float | None = None,
+) -> Links:
+    """The links of a sample's outcomes, their constants from its control rows; see `links.link_of`.
+
+    link: "auto", a form for all, or outcome to form. Raises BadOption, UnknownName for an outcome that is none.
+    """
+    names = sample.outcomes.names
+    asked = dict(link) if isinstance(link, Mapping) else dict.fromkeys(names, link)
+    for name in asked:
+        if name not in names:
+            raise UnknownName("A link for an outcome that is none", value=name, allowed=near(name, names))
+    values = np.where(sample.outcomes.observed, sample.outcomes.values, np.nan)
+    made = [
+        link_of(
+            values[:, k],
+            sample.arm,
+            kind,
+            asked.get(name, "auto"),
+            weight=sample.weight,
+            winsorise=winsorise,
+            huber=huber,
+            class_weight=class_weight,
+        )
+        if sample.outcomes.observed[:, k].any()
+        else Link("identity")
+        for k, (name, kind) in enumerate(zip(names, sample.outcomes.kinds, strict=True))
+    ]
+    return Links(made)
+
+
+def outcome_terms(
+    links: Links, names: Sequence[str], latent: Float[torch.Tensor, "n L"], batch: Batch, scales: Mapping[str, float]
+) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """(λ_k Σ w·l, Σ w) of each outcome; rows of weight 0 do not count."""
+    losses, terms = links.loss(latent, batch["y"]), {}
+    for k, name in enumerate(names):
+        total, weight = weighted_sum(losses[:, k], batch["weight"][:, k])
+        terms[name] = (total * scales.get(name, 1.0), weight)
+    return terms
+
+
+def batch_rows(n: int) -> int:
+    """n/32 rounded to a power of 2, within 128 and 4096: some thirty steps an epoch whatever the table."""
+    return int(2 ** np.clip(round(math.log2(max(n, 1) / 32)), 7, 12))
+
+
+def validation_rows(sample: Sample, fraction: float) -> Bool[np.ndarray, "n"]:
+    """Rows set aside: about this share, alike in arms and outcomes, clusters whole. Raises BadOption."""
+    if not 0 <= fraction <= 0.5:
+        raise BadOption("val_fraction lies outside its range", value=fraction, allowed="0 to .5")
+    if fraction == 0:
+        return np.zeros(sample.n, dtype=bool)
+    k = max(2, round(1 / fraction))
+    return sample.folds(k, by_outcome=True) == 0
+
+
+def made(make: Callable[[], nn.Module], seed: int, *names: Any) -> Any:
+    """A network with initial weights of a seed; the caller's random state stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(torch_seed(seed, "effects", "network", *names))
+        return make()
+
+
+def responses(net: nn.Module, links: Links, encoded: Encoded) -> Float[np.ndarray, "n M+1 K"]:
+    """Mean outcomes under every arm, control first, of rows that went through the network in eval mode."""
+    net.eval()
+    with torch.no_grad():
+        # In float64 from the latents on: effects are small differences of means.
+        return np.concatenate([links(net(*batch).double()).numpy() for batch in batches_of(encoded)])
+
+
+def batches_of(encoded: Encoded, rows: int = PREDICTED):
+    """(numbers, missing, codes) as tensors, in turn; once with no rows where there are none."""
+    n = len(encoded.numbers)
+    for start in range(0, max(n, 1), rows):
+        part = slice(start, start + rows)
+        yield (
+            torch.as_tensor(encoded.numbers[part], dtype=torch.float32),
+            torch.as_tensor(encoded.missing[part]),
+            torch.as_tensor(encoded.codes[part], dtype=torch.long),
+        )
+
+
+def _own(latents: Float[torch.Tensor, "n M+1 L"], arm: torch.Tensor) -> Float[torch.Tensor, "n L"]:
+    return latents[torch.arange(len(arm), device=arm.device), arm]
+
+
+def tensors_of(sample: Sample, links: Links, weighting: str = "none") -> Batch:
+    """A sample as the columns of a training: numbers, missing, codes, arm, y [n, K] (as `Links.targets`), weight [n, K].
+
+    weighting: "none", "ipw", "overlap", times the row's own weight; 0 where the outcome is missing. Raises BadOption.
+    """
+    row = sample.weight
+    if weighting != "none":
+        row = row * balance_weights(sample.propensity, sample.arm, weighting)  # pyright: ignore[reportArgumentType]
+    seen = sample.outcomes.observed
+    y = links.targets(np.where(seen, sample.outcomes.values, 0.0))
+    return {
+        "numbers": torch.as_tensor(sample.encoded.numbers),
+        "missing": torch.as_tensor(sample.encoded.missing),
+        "codes": torch.as_tensor(sample.encoded.codes),
+        "arm": torch.as_tensor(sample.arm.astype(np.int64)),
+        "y": torch.as_tensor(y.astype(np.float32)),
+        "weight": torch.as_tensor((row[:, None] * seen).astype(np.float32)),
+    }
