@@ -9,7 +9,8 @@ import torch
 from tests.effects.networks import architecture, batch, literal_attention, network
 from torch.nn import functional
 
-from querist.effects.network._architecture import Architecture, embedding_width, preset_options
+from querist.effects.encoder import embedding_width
+from querist.effects.network._architecture import Architecture, preset_options
 from querist.effects.network._net import Network
 from querist.effects.network._treatments import Branch, Interaction
 from querist.errors import BadOption

@@ -119,7 +119,7 @@ class Estimator(BaseEstimator):
             sample_weight=sample_weight,
             cluster=cluster,
             propensity=self.propensity if propensity is None else propensity,
-            tier=self.tier,
+            tier=self._rule,
             reference_arm=self.reference_arm,
             tier_weights=self.tier_weights,
             min_rows=self.min_rows,
@@ -128,6 +128,11 @@ class Estimator(BaseEstimator):
         )
         self._learn(sample, missing, notes, hooks)
         return self
+
+    @property
+    def _rule(self) -> str:
+        """The rule by which parts are told apart; `tier` where a class knows no other."""
+        return self.tier
 
     def _learn(
         self, sample: Sample, missing: tuple[NotEstimable, ...], notes: Sequence[str], hooks: Sequence[Any]

@@ -8,14 +8,18 @@ from querist._lazy import attach
 
 if TYPE_CHECKING:
     from querist.effects.network._architecture import Architecture
+    from querist.effects.network._estimator import MTMT
     from querist.effects.network._net import Network
+    from querist.effects.network._refit import Refit, refit
 
-__all__ = ["Architecture", "Network"]
+__all__ = ["MTMT", "Architecture", "Network", "Refit", "refit"]
 
 __getattr__, __dir__ = attach(
     __name__,
     {
         "querist.effects.network._architecture": ("Architecture",),
+        "querist.effects.network._estimator": ("MTMT",),
         "querist.effects.network._net": ("Network",),
+        "querist.effects.network._refit": ("Refit", "refit"),
     },
 )

@@ -102,11 +102,6 @@ class Architecture:
         """Number of outcomes K."""
         return len(self.latents)
 
-    @property
-    def width(self) -> int:
-        """Numbers in the flat encoding of a row."""
-        return self.numbers + len(self.missing) + sum(map(embedding_width, self.levels))
-
     def as_json(self) -> dict[str, Any]:
         """Plain values, from which `Architecture.from_json` makes an equal one."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
@@ -120,11 +115,6 @@ class Architecture:
                 raise BadOption("No such part of an architecture", value=key, allowed=near(key, known))
         plain: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
         return cls(**plain)
-
-
-def embedding_width(levels: int) -> int:
-    """Width of a category's embedding: min(50, ⌈1.6·levels^.56⌉)."""
-    return min(50, -int(-1.6 * levels**0.56 // 1))
 
 
 def preset_options(preset: str | None) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from jaxtyping import Float
 from torch import nn
 from torch.nn import functional
 
+from querist.effects.encoder import Inputs
 from querist.effects.network._architecture import Architecture
-from querist.effects.network._encoder import Inputs
 
 __all__ = ["StackedLinear", "experts_of"]
 
@@ -40,18 +40,18 @@ class StackedNorm(nn.Module):
         return functional.layer_norm(x, x.shape[-1:]) * self.weight + self.bias
 
 
-def experts_of(architecture: Architecture) -> Mlp | Tokens | ResNet1d:
-    """The experts that an architecture names: modules with `tokens` and forward(Inputs) -> [n, E, T, D]."""
-    return {"mlp": Mlp, "ft": Tokens, "resnet1d": ResNet1d}[architecture.expert](architecture)
+def experts_of(architecture: Architecture, width: int) -> Mlp | Tokens | ResNet1d:
+    """The experts that an architecture names, for flat rows of a width: modules with `tokens` and forward(Inputs) -> [n, E, T, D]."""
+    return {"mlp": Mlp, "ft": Tokens, "resnet1d": ResNet1d}[architecture.expert](architecture, width)
 
 
 class Mlp(nn.Module):
     """Residual blocks (norm, linear, GELU, linear) between a first and a last linear layer."""
 
-    def __init__(self, a: Architecture):
+    def __init__(self, a: Architecture, width: int):
         super().__init__()
         e, h, self.tokens, self.width = a.n_experts, a.hidden, a.n_tokens, a.d_model
-        self.first = StackedLinear(e, a.width, h)
+        self.first = StackedLinear(e, width, h)
         self.norms = nn.ModuleList(StackedNorm(e, h) for _ in range(a.blocks))
         self.inner = nn.ModuleList(StackedLinear(e, h, h) for _ in range(a.blocks))
         self.outer = nn.ModuleList(StackedLinear(e, h, h) for _ in range(a.blocks))
@@ -72,7 +72,7 @@ class Tokens(nn.Module):
     Source: Gorishniy, Rubachev, Khrulkov & Babenko (2021); here without a class token, as the interaction reads all tokens.
     """
 
-    def __init__(self, a: Architecture):
+    def __init__(self, a: Architecture, width: int):  # a token per column: flat rows are not read
         super().__init__()
         e, d = a.n_experts, a.d_model
         self.experts, self.width, self.heads, self.numbers = e, d, a.n_heads, a.numbers
@@ -129,15 +129,15 @@ class ResNet1d(nn.Module):
 
     WIDTHS = (16, 32, 64, 128)
 
-    def __init__(self, a: Architecture):
+    def __init__(self, a: Architecture, width: int):
         super().__init__()
         e, self.experts, self.width = a.n_experts, a.n_experts, a.d_model
         self.stem = nn.Conv1d(e, e * self.WIDTHS[0], 3, padding=1, groups=e, bias=False)
         self.norm = _norm(a, self.WIDTHS[0])
-        blocks, before, length = [], self.WIDTHS[0], max(1, a.width // 2)
-        for width, stride in zip(self.WIDTHS, (1, 2, 2, 2), strict=True):
-            blocks += [_Residual(a, before, width, stride), _Residual(a, width, width, 1)]
-            before, length = width, -(-length // stride)
+        blocks, before, length = [], self.WIDTHS[0], max(1, width // 2)
+        for wide, stride in zip(self.WIDTHS, (1, 2, 2, 2), strict=True):
+            blocks += [_Residual(a, before, wide, stride), _Residual(a, wide, wide, 1)]
+            before, length = wide, -(-length // stride)
         self.blocks = nn.ModuleList(blocks)
         self.tokens = length
         self.last = StackedLinear(e, before, self.width) if before != self.width else None

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
+from querist.effects.encoder import Encoder
 from querist.effects.network._architecture import Architecture
-from querist.effects.network._encoder import Encoder
 from querist.effects.network._experts import experts_of
 from querist.effects.network._treatments import Branch, Interaction
 
@@ -39,9 +39,9 @@ class Network(nn.Module):
     def __init__(self, architecture: Architecture):
         super().__init__()
         a = self.architecture = architecture
-        self.encoder = Encoder(a)
-        self.experts = experts_of(a)
-        self.gates = nn.Linear(a.width, a.outcomes * a.n_experts)
+        self.encoder = Encoder(a.numbers, a.levels, a.missing, unknown=a.unknown)
+        self.experts = experts_of(a, self.encoder.width)
+        self.gates = nn.Linear(self.encoder.width, a.outcomes * a.n_experts)
         latents, bound = sum(a.latents), 1 / math.sqrt(a.d_model)
         self.natural_weight = nn.Parameter(torch.empty(latents, a.d_model).uniform_(-bound, bound))
         self.natural_bias = nn.Parameter(torch.zeros(latents))
