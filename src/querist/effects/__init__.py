@@ -7,8 +7,28 @@ from typing import TYPE_CHECKING
 from querist._lazy import attach
 
 if TYPE_CHECKING:
+    from querist.effects.baselines import (
+        M3TN,
+        PLE,
+        CFRNet,
+        ConstantEffect,
+        DragonNet,
+        DRLearner,
+        EFINLike,
+        FlexTENet,
+        MMoE,
+        NaturalRank,
+        RandomRank,
+        RLearner,
+        SingleArm,
+        SLearner,
+        TARNet,
+        TLearner,
+        XLearner,
+    )
     from querist.effects.budget import Allocation, Path, allocate, budget_path, multi_arm_qini
     from querist.effects.design import aipw_scores, plan
+    from querist.effects.estimator import Estimator
     from querist.effects.metrics import (
         Calibration,
         Curve,
@@ -23,21 +43,41 @@ if TYPE_CHECKING:
         weighted_average_uplift,
     )
     from querist.effects.parts import Effects, retier
+    from querist.effects.serving import load
     from querist.effects.simulation import Simulated, simulate
 
 __all__ = [
+    "M3TN",
+    "PLE",
     "Allocation",
+    "CFRNet",
     "Calibration",
+    "ConstantEffect",
     "Curve",
+    "DRLearner",
+    "DragonNet",
+    "EFINLike",
     "Effects",
+    "Estimator",
+    "FlexTENet",
+    "MMoE",
+    "NaturalRank",
     "Path",
+    "RLearner",
+    "RandomRank",
+    "SLearner",
     "Simulated",
+    "SingleArm",
+    "TARNet",
+    "TLearner",
+    "XLearner",
     "aipw_scores",
     "allocate",
     "auuc",
     "budget_path",
     "calibration",
     "gain_curve",
+    "load",
     "multi_arm_qini",
     "plan",
     "policy_difference",
@@ -54,8 +94,28 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
+        "querist.effects.baselines": (
+            "CFRNet",
+            "ConstantEffect",
+            "DRLearner",
+            "DragonNet",
+            "EFINLike",
+            "FlexTENet",
+            "M3TN",
+            "MMoE",
+            "NaturalRank",
+            "PLE",
+            "RLearner",
+            "RandomRank",
+            "SLearner",
+            "SingleArm",
+            "TARNet",
+            "TLearner",
+            "XLearner",
+        ),
         "querist.effects.budget": ("Allocation", "Path", "allocate", "budget_path", "multi_arm_qini"),
         "querist.effects.design": ("aipw_scores", "plan"),
+        "querist.effects.estimator": ("Estimator",),
         "querist.effects.metrics": (
             "Calibration",
             "Curve",
@@ -70,6 +130,7 @@ __getattr__, __dir__ = attach(
             "weighted_average_uplift",
         ),
         "querist.effects.parts": ("Effects", "retier"),
+        "querist.effects.serving": ("load",),
         "querist.effects.simulation": ("Simulated", "simulate"),
     },
 )

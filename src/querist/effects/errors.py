@@ -15,6 +15,8 @@ __all__ = [
     "LengthMismatch",
     "NoControl",
     "NoTreated",
+    "OutcomeEmpty",
+    "OutcomeKind",
     "PropensityRange",
     "ShareRange",
 ]
@@ -54,6 +56,18 @@ class ClusterMixed(BadValues):
     """A cluster named as the unit of assignment whose rows lie in several arms."""
 
     code = "cluster-mixed"
+
+
+class OutcomeKind(BadValues):
+    """A value that the outcome's kind does not allow."""
+
+    code = "outcome-kind"
+
+
+class OutcomeEmpty(BadValues):
+    """An outcome that is missing in every row."""
+
+    code = "outcome-empty"
 
 
 class PropensityRange(BadOption):

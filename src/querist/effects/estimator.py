@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,15 @@ from querist.effects.inputs import prepare_outcomes
 from querist.effects.parts import Effects
 from querist.effects.sample import NotEstimable, Sample, control_of, sample_of
 from querist.errors import BadOption, BadValues, NumericalFailure
-from querist.sources.rows import Columns, Encoded, open_rows
+from querist.sources.rows import Columns, Encoded, hash_rows, open_rows
 
 __all__ = ["Estimator", "Parts"]
 
 BATCH = 16_384
 """Rows that are predicted at a time."""
+
+HASHES = 100_000
+"""Hashes of fit rows that are kept: the smallest ones, so that a share of rows seen can be had from those below the largest."""
 
 Parts = tuple[Float[np.ndarray, "n K"], Float[np.ndarray, "n M K"], Float[np.ndarray, "n M K"] | None]
 """Natural responses, total effects, and the spread of members where there are several."""
@@ -42,7 +46,8 @@ class Estimator(BaseEstimator):
         in every answer and listed in `not_estimable_`.
     random_state: seed of everything that is drawn.
 
-    Attributes of a fitted one: arms_, control_, outcomes_ (name to kind), features_, tier_weights_ [M], not_estimable_, warnings_.
+    Attributes of a fitted one: arms_, control_, outcomes_ (name to kind), features_, tier_weights_ [M], not_estimable_, warnings_,
+    rows_seen_ (sorted hashes of the features of fit rows, at most 100,000).
     """
 
     def __init__(
@@ -106,6 +111,10 @@ class Estimator(BaseEstimator):
         Raises BadInput of many kinds: ControlAbsent, NoControl, NoTreated, ArmMissing, ArmInFeatures, LengthMismatch,
         PropensityRange, BadValues, UnknownName.
         """
+        if lost := [name for name in getattr(self, "not_kept_", {}) if getattr(self, name) is None]:
+            raise BadOption(
+                "A model folder keeps no such parameters", value=", ".join(lost), mend="Set them before another fit"
+            )
         control = control_of(arm, self.control)
         outcomes = prepare_outcomes(Y, self.outcomes)
         columns, encoded, notes = self._columns(X)
@@ -145,6 +154,7 @@ class Estimator(BaseEstimator):
         self.not_estimable_ = list(missing)
         self.features_ = list(sample.columns.names)
         self.warnings_ = list(notes)
+        self.rows_seen_ = np.unique(hash_rows(sample.encoded))[:HASHES]
         self._fit(sample, hooks)
 
     def _columns(self, X: Any) -> tuple[Columns, Encoded, list[str]]:
@@ -212,6 +222,20 @@ class Estimator(BaseEstimator):
         return Effects(natural, base, total - base[:, None], self.tier_weights_, spread)
 
     # --------------------------------------------------------------------------------------------------- housekeeping
+
+    def save(self, folder: Path | str) -> None:
+        """Write a model folder, which `querist.effects.load` reads; nothing in it is a pickle. See `serving.folder.save`."""
+        from querist.effects.serving.folder import save
+
+        save(self, folder)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """What `_parts` needs, as plain JSON values and arrays. Raises BadOption where it cannot be had."""
+        raise BadOption("A model folder cannot hold this model", value=type(self).__name__)
+
+    def _restore(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Take up what `_state` returned."""
+        raise NotImplementedError
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "arms_")

@@ -109,20 +109,29 @@ class SLearner(Learners):
         self.interactions = interactions
 
     def _fit_means(self, sample: Sample, X: np.ndarray) -> None:
+        crossed = self.interactions
+        if crossed is None:
+            crossed = self.learner is None and self.classifier is None
+        self.crossed_ = bool(crossed)
         design = self._design(X, sample.arm)
         for k in range(sample.estimable.shape[1]):
             if sample.estimable[0, k] and sample.estimable[1:, k].any():
                 self.means_[f"mean/{k}"] = self._outcome_mean(sample, design, k, sample.usable(k), f"mean/{k}")
 
     def _design(self, X: np.ndarray, arm: Int[np.ndarray, "n"] | int) -> np.ndarray:
-        crossed = self.interactions
-        if crossed is None:
-            crossed = self.learner is None and self.classifier is None
         own = np.broadcast_to(arm, len(X))[:, None] == np.arange(1, len(self.arms_) + 1)
         parts = [X, own.astype(float)]
-        if crossed:
+        if self.crossed_:
             parts += [X * own[:, [m]] for m in range(own.shape[1])]
         return np.hstack(parts)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        state, arrays = super()._state()
+        return {**state, "crossed": self.crossed_}, arrays
+
+    def _restore(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        super()._restore(state, arrays)
+        self.crossed_ = bool(state["crossed"])
 
     def _parts(self, encoded: Encoded) -> Parts:
         X = self._dense(encoded)

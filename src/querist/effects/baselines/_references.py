@@ -83,6 +83,13 @@ class SingleArm(_Constants):
         self.chosen_ = {name: arms[m] for name, m in zip(sample.outcomes.names, best, strict=True)}
         return np.where(np.arange(len(arms))[:, None] == best, total, 0.0)
 
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        return {"chosen": self.chosen_}, super()._state()[1]
+
+    def _restore(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        super()._restore(state, arrays)
+        self.chosen_ = dict(state["chosen"])
+
 
 class RandomRank(_Constants):
     """Scores without meaning, between −½ and ½: each drawn for a row from its features, for an arm, an outcome and the seed.

@@ -48,7 +48,7 @@ def list_(*, json: Annotated[bool, Parameter(negative=())] = False) -> int:
                 "name": collection.name + (f" #{' #'.join(collection.parts)}" if len(collection.parts) > 1 else ""),
                 "what": collection.what,
                 "licence": collection.licence,
-                "bytes": sum({data.name: data.bytes for data in files}.values()),
+                "bytes": sum({data.name: data.bytes or 0 for data in files}.values()),
                 "place": (None if None in where else where[0]) if files else "made",
                 "path": None,
             }
@@ -58,7 +58,7 @@ def list_(*, json: Annotated[bool, Parameter(negative=())] = False) -> int:
         return 0
     width = max(len(row["name"]) for row in rows)
     for row in rows:
-        size = f"{row['bytes'] / 1e6:8.1f} MB"
+        size = "       ? MB" if row["bytes"] is None else f"{row['bytes'] / 1e6:8.1f} MB"
         sys.stdout.write(f"{row['name']:<{width}}  {row['place'] or 'not here':<8}  {size}  {row['what']}\n")
     return 0
 

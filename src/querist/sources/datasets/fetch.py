@@ -27,6 +27,12 @@ def fetch(name: str, *, source: str | Path | None = None) -> Path:
         path = Path(source)
         if not path.is_file():
             raise SourceNotFound("There is no file here", value=str(path), mend="Name the file that you downloaded")
+        if data.file is not None and data.sha256 is None:
+            raise UnsupportedFormat(
+                f"No checksum of the data set {name} is known, so a copy could not be checked",
+                value=str(path),
+                mend="Name the path of your file where a table is asked for",
+            )
         if data.file is None or data.sha256 is None:
             raise UnsupportedFormat(f"The data set {name} comes with a package, not as a file", value=str(path))
         _check(path, data.sha256)

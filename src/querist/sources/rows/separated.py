@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pc
 
-from querist.errors import CorruptFile
+from querist.errors import CorruptFile, UnknownName
 from querist.files import fingerprint
 from querist.sources.rows.table import Rows, refuse_twins
 
@@ -31,11 +31,17 @@ class CsvRows(Rows):
     Raises CorruptFile for rows of another length and bytes that are no UTF-8, BadValues for columns of one name.
     """
 
-    def __init__(self, origin: str, path: Path):
+    def __init__(self, origin: str, path: Path, types: Mapping[str, pa.DataType] | None = None):
+        """types: those of its columns where they are known beforehand, which saves the pass; all columns must be named."""
         super().__init__(origin)
         self._path = path
         with self._open({}) as reader:
             first = reader.schema
+        if types is not None:
+            if set(types) != set(first.names):
+                odd = ", ".join(sorted(set(types) ^ set(first.names)))
+                raise UnknownName(f"{path} has other columns than it should", value=odd, allowed=", ".join(types))
+            self._schema = pa.schema([(name, types[name]) for name in first.names])
         refuse_twins(first.names, origin)
         self._first = first
 
@@ -53,7 +59,7 @@ class CsvRows(Rows):
 
     def count(self) -> int:
         """Rows; the first call makes a pass."""
-        assert self.schema is not None
+        _ = self.schema
         return super().count()
 
     def _settle(self) -> tuple[pa.Schema, int]:
@@ -75,7 +81,10 @@ class CsvRows(Rows):
     def _read(self, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         types = {field.name: field.type for field in self.schema}
         with self._open(types, columns) as reader:
-            yield from reader
+            try:
+                yield from reader
+            except pa.ArrowInvalid as error:
+                raise CorruptFile(f"The table cannot be read ({str(error)[:160]})", value=str(self._path)) from None
 
     @contextmanager
     def _open(self, types: dict[str, Any], columns: list[str] | None = None) -> Iterator[Any]:

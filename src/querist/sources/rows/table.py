@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from querist.errors import BadOption, BadValues, TooFewRows, UnknownName, near
+from querist.errors import BadOption, BadValues, UnknownName, near
 
 if TYPE_CHECKING:
     from querist.sources.rows.columns import Columns
 
-__all__ = ["BATCH_ROWS", "Part", "Rows", "exactly", "one_batch"]
+__all__ = ["BATCH_ROWS", "Rows", "exactly", "one_batch"]
 
 BATCH_ROWS = 131_072
 """Rows of a batch where nothing else is asked for: a million numbers at eight columns, 8 MiB."""
@@ -26,7 +26,8 @@ class Rows:
     `origin` says where it comes from; `names` and `schema` what it holds; `n` how many rows there are, None where only a
     pass would tell. `batches` may be called again and again. `groups` gives the rows of each piece that can be read by
     itself (row groups of Parquet, record batches of Arrow, slices of what lies in memory); a source that can only be read
-    from its start, such as CSV, has none: `grouped` writes it once as Parquet. `options` are those of its address.
+    from its start, such as CSV, has none: `grouped` writes it once as Parquet. `options` are those of its address,
+    `notes` what a person must know of it (that it is synthetic).
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Rows:
     ):
         self.origin = origin
         self.options: dict[str, str] = {}
+        self.notes: tuple[str, ...] = ()
         self._schema, self._n = schema, n
         self._groups = None if groups is None else tuple(int(size) for size in groups)
         self._print: str | None = None
@@ -161,7 +163,7 @@ class Rows:
         path = Path(folder) / "rows.parquet"
         write_rows(path, self, group_rows=group_rows)
         written = ParquetRows(self.origin, [path])
-        written.options = dict(self.options)
+        written.options, written.notes = dict(self.options), self.notes
         return written
 
     def take(self, rows: Sequence[int] | np.ndarray, columns: Iterable[str] | None = None) -> pa.Table:
@@ -183,7 +185,15 @@ class Rows:
 
     def part(self, start: int | None, stop: int | None) -> Rows:
         """Rows start to stop (not included) of this table. Raises TooFewRows where none is left."""
+        from querist.sources.rows.views import Part
+
         return Part(self, start or 0, stop)
+
+    def select(self, columns: Iterable[str]) -> Rows:
+        """The same table with these columns only. Raises UnknownName."""
+        from querist.sources.rows.views import Selected
+
+        return Selected(self, self.chosen(columns))
 
     def columns(
         self,
@@ -196,58 +206,6 @@ class Rows:
         from querist.sources.rows.columns import learn
 
         return learn(self, names, levels_max=levels_max, categories=categories)
-
-
-class Part(Rows):
-    """Rows start to stop of another table."""
-
-    def __init__(self, whole: Rows, start: int, stop: int | None):
-        n, groups, pieces = None, None, []
-        if whole.n is not None:
-            stop = whole.n if stop is None else min(stop, whole.n)
-            n = stop - start
-            if n <= 0:
-                raise TooFewRows(f"The part {start}:{stop} of {whole.origin} is empty", value=f"{whole.n} rows in all")
-        if whole.has_groups and stop is not None:
-            at = 0
-            for number, size in enumerate(whole.groups):
-                low, high = max(start - at, 0), min(stop - at, size)
-                if low < high:
-                    pieces.append((number, low, high - low))
-                at += size
-            groups = [length for _, _, length in pieces]
-        super().__init__(f"{whole.origin}#{start}:{'' if stop is None else stop}", None, n, groups)
-        self._whole, self._start, self._stop, self._pieces = whole, start, stop, pieces
-        self.options = whole.options
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Names and Arrow types of the columns."""
-        return self._whole.schema
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the columns."""
-        return self._whole.names
-
-    def _read(self, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
-        if self._groups is not None:
-            for number in range(len(self._pieces)):
-                yield from self._read_group(number, columns).to_batches()
-            return
-        at = 0
-        for batch in self._whole._read(columns, rows):
-            low = max(self._start - at, 0)
-            high = batch.num_rows if self._stop is None else min(self._stop - at, batch.num_rows)
-            if low < high:
-                yield batch.slice(low, high - low)
-            at += batch.num_rows
-            if self._stop is not None and at >= self._stop:
-                return
-
-    def _read_group(self, number: int, columns: list[str]) -> pa.Table:
-        group, start, length = self._pieces[number]
-        return self._whole._read_group(group, columns).slice(start, length)
 
 
 def exactly(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
