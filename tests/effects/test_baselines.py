@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.dummy import DummyRegressor
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeRegressor
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from tests.effects.tables import table
 
 from querist import effects as room
@@ -29,6 +28,7 @@ from querist.effects.baselines import (
 from querist.effects.simulation import SETTINGS, simulate
 from querist.errors import BadOption, TooFewRows
 from querist.statistics import stream
+from querist.training import Hook
 
 DATA = simulate(1500, seed=4, **SETTINGS[3])
 ONE = DATA.arm < 2
@@ -47,12 +47,12 @@ def rmse(a, b):
 
 def test_a_t_learner_is_two_learners():
     model = TLearner(LinearRegression(), control=0).fit(X1, A1, Y1)
-    mu = [LinearRegression().fit(Z1[A1 == m], Y1[A1 == m]) for m in (0, 1)]
+    mu = [LinearRegression().fit(Z1[m == A1], Y1[m == A1]) for m in (0, 1)]
     effects = model.predict_effects(X1)
     assert effects.total[:, 0] == pytest.approx(mu[1].predict(Z1) - mu[0].predict(Z1), abs=1e-9)
     assert effects.natural == pytest.approx(mu[0].predict(Z1), abs=1e-9)
     binary = (Y1[:, :1] > 0).astype(float)
-    by_hand = [LogisticRegression(max_iter=1000).fit(Z1[A1 == m], binary[A1 == m, 0]) for m in (0, 1)]
+    by_hand = [LogisticRegression(max_iter=1000).fit(Z1[m == A1], binary[m == A1, 0]) for m in (0, 1)]
     p = [one.predict_proba(Z1)[:, 1] for one in by_hand]
     found = TLearner(control=0).fit(X1, A1, binary).predict(X1)[:, 0, 0]
     assert found == pytest.approx(p[1] - p[0], abs=1e-9)
@@ -108,8 +108,8 @@ def test_out_of_fold_means_have_not_seen_the_row_nor_its_cluster():
     parted = DRLearner(near, **told).fit(X, arm, y).predict_effects(X).total
     whole = DRLearner(near, **told).fit(X, arm, y, cluster=np.repeat(np.arange(400), 2)).predict_effects(X).total
     assert whole.std() > 1.5 * parted.std()
-    with pytest.raises(TooFewRows, match="misses|miss"):
-        DRLearner(near, **told).fit(X, arm, y, cluster=arm)
+    with pytest.raises(TooFewRows, match="miss an arm"):
+        DRLearner(near, **told).fit(X, arm, y, cluster=np.where(arm == 2, 0, np.arange(1, 801)))
 
 
 # ---------------------------------------------------------------------------------------------------- what all share
@@ -152,18 +152,28 @@ def test_what_holds_for_all(kind):
 
 
 def test_confounding_is_taken_out_by_propensities():
-    data = simulate(8000, seed=1, confounding=2.0, **SETTINGS[1])
+    data = simulate(8000, seed=1, confounding=1.0, **SETTINGS[1])
     truth = data.truth.total.mean(axis=0)[:, 0]
 
     def off(propensity):
         model = ConstantEffect(control=0, propensity=propensity).fit(data.X, data.arm, data.Y)
         return abs(model.predict(data.X[:1])[0, :, 0] - truth)
 
-    assert off("share").max() > 0.8
+    naive = off("share").max()
+    assert naive > 0.4
     assert off(data.propensity).max() < 0.15
-    assert off("estimate").max() < 0.35
+    # Its logits are linear in the features, those of the design are not: it takes out what they share.
+    assert off("estimate").max() < 0.6 * naive
     found = DRLearner(control=0).fit(data.X, data.arm, data.Y, propensity=data.propensity).predict(data.X)
     assert abs(found.mean(axis=0)[:, 0] - truth).max() < 0.15
+
+
+@pytest.mark.parametrize("kind", LEARNERS)
+def test_an_arm_that_nobody_has_is_not_estimable(kind):
+    model = kind(control=0, arms=[1, 2, 3, "new"]).fit(DATA.X, DATA.arm, DATA.Y)
+    assert [one.arm for one in model.not_estimable_] == ["new", "new"]
+    assert np.isnan(model.predict(DATA.X)[:, 3]).all()
+    assert model.predict(DATA.X)[:, :3] == pytest.approx(kind(control=0).fit(DATA.X, DATA.arm, DATA.Y).predict(DATA.X))
 
 
 def test_learners_that_cannot_do_what_is_asked():
@@ -171,18 +181,21 @@ def test_learners_that_cannot_do_what_is_asked():
         TLearner(KNeighborsRegressor(), control=0).fit(X1, A1, Y1, sample_weight=np.arange(1, len(A1) + 1))
     with pytest.raises(BadOption, match="no classes"):
         DRLearner(effect_learner=LogisticRegression(), control=0).fit(X1, A1, Y1)
+    for kind in (TLearner, ConstantEffect):
+        with pytest.raises(BadOption, match="Hooks watch"):
+            kind(control=0).fit(X1, A1, Y1, hooks=[Hook()])
     with pytest.raises(BadOption, match="No such arm"):
         SingleArm(7, control=0).fit(X1, A1, Y1)
 
 
 def test_any_learner_of_scikit_learn_serves():
     Y = np.column_stack([Y1[:, 0], Y1[:, 1] > 0])
-    boosted = HistGradientBoostingClassifier(max_iter=5)
+    grown = DecisionTreeClassifier(max_depth=3, max_features=2)
     piped = make_pipeline(StandardScaler(), Ridge())
     weight = np.random.default_rng(0).uniform(1, 2, len(A1))
     for kind in LEARNERS:
-        one = kind(piped, classifier=boosted, control=0).fit(X1, A1, Y, sample_weight=weight)
-        two = kind(piped, classifier=boosted, control=0).fit(X1, A1, Y, sample_weight=weight)
+        one = kind(piped, classifier=grown, control=0).fit(X1, A1, Y, sample_weight=weight)
+        two = kind(piped, classifier=grown, control=0).fit(X1, A1, Y, sample_weight=weight)
         assert np.isfinite(one.predict(X1)).all()
         assert (one.predict(X1) == two.predict(X1)).all()
 

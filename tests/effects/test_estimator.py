@@ -17,6 +17,7 @@ from querist.effects.errors import ArmInFeatures, ControlAbsent, LengthMismatch,
 from querist.effects.estimator import Estimator
 from querist.effects.simulation import SETTINGS, simulate
 from querist.errors import BadOption, BadValues
+from querist.sources.rows import ColumnMissing
 
 DATA = simulate(1200, seed=1, **SETTINGS[3])
 
@@ -55,6 +56,10 @@ def test_predictions_depend_on_their_own_row_alone():
     parts = [model.predict(part) for part in np.array_split(DATA.X, 7)]
     assert np.concatenate(parts) == pytest.approx(whole, abs=1e-12)
     assert model.predict(DATA.X[:1]) == pytest.approx(whole[:1], abs=1e-12)
+    batches = list(model.effects_batches(DATA.X, 500))
+    assert [len(one.natural) for one in batches] == [500, 500, 200]
+    assert np.concatenate([one.total for one in batches]) == pytest.approx(whole, abs=1e-12)
+    assert model.predict(DATA.X[:0]).shape == (0, 3, 2)
 
 
 def test_scikit_learn_takes_it_for_an_estimator():
@@ -206,6 +211,53 @@ def test_the_arm_by_another_name_is_no_feature():
         TLearner(control=0).fit(np.column_stack([DATA.X, other]), DATA.arm, DATA.Y)
     other[5] = 7.0 if DATA.arm[5] != 0 else 3.0
     TLearner(control=0).fit(np.column_stack([DATA.X, np.nan_to_num(other)]), DATA.arm, DATA.Y)
+
+
+def test_tables_of_every_kind_and_what_is_said_of_them():
+    import pandas as pd
+    import polars as pl
+
+    kept = [f"x{k}" for k in range(12)]
+    frame = pl.DataFrame(DATA.X, schema=kept).with_columns(same=pl.lit(3.0), x3=pl.Series(DATA.X[:, 3]))
+    hole = frame.with_columns(x3=pl.when(pl.col("x3") > 1).then(None).otherwise(pl.col("x3")))
+    Y = pl.DataFrame({"a": DATA.Y[:, 0] > 0, "b": DATA.Y[:, 1]})
+    with pytest.warns(UserWarning, match="same"):
+        model = TLearner(control=0).fit(hole, DATA.arm, Y)
+    assert model.features_ == kept
+    assert model.outcomes_ == {"a": "binary", "b": "continuous"}
+    said = " | ".join(model.warnings_)
+    assert "same never changes" in said
+    assert "x3 is missing in" in said
+    assert "a is taken as binary" in said
+    shuffled = hole.select(reversed(hole.columns)).with_columns(more=pl.lit("z"))
+    assert (model.predict(shuffled) == model.predict(hole)).all()
+    assert (model.predict(pd.DataFrame(hole.to_dict(as_series=False))) == model.predict(hole)).all()
+    assert (model.predict(hole.to_arrow()) == model.predict(hole)).all()
+    with pytest.raises(ColumnMissing, match="x5"):
+        model.predict(hole.drop("x5"))
+    with pytest.raises(BadValues, match="varies"):
+        TLearner(control=0).fit(np.ones((1200, 2)), DATA.arm, DATA.Y)
+
+
+def test_columns_by_name():
+    import polars as pl
+
+    frame = pl.DataFrame(DATA.X, schema=[f"x{k}" for k in range(12)]).with_columns(
+        got=pl.Series(np.array(["none", "a", "b", "c"])[DATA.arm]),
+        y=pl.Series(DATA.Y[:, 0]),
+        home=pl.Series(np.arange(1200) // 2),
+        w=pl.Series(np.arange(1.0, 1201.0)),
+    )
+    model = TLearner(control="none").fit_rows(frame, arm="got", outcomes=["y:continuous"], weight="w", cluster="home")
+    plain = TLearner(control=0).fit(DATA.X, DATA.arm, DATA.Y[:, 0], sample_weight=np.arange(1.0, 1201.0))
+    assert model.features_ == [f"x{k}" for k in range(12)]
+    assert model.predict(frame) == pytest.approx(plain.predict(DATA.X))
+    few = TLearner(control="none", outcomes={"y": "continuous"}).fit_rows(
+        frame, arm="got", feature=["x1*"], drop=["x11"]
+    )
+    assert few.features_ == ["x1", "x10"]
+    with pytest.raises(BadOption, match="outcome"):
+        TLearner(control="none").fit_rows(frame, arm="got")
 
 
 def test_estimators_are_estimators():

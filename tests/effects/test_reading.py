@@ -136,9 +136,7 @@ def test_bundled_experiments_are_tables_with_their_published_numbers():
     assert (earned[treated].mean(), earned[~treated].mean()) == pytest.approx((6349.14, 4554.80), abs=0.005)
     assert open_rows("cps_mixtape").n == 15_992
     rows = open_rows("thornton_hiv")
-    people = read_people(
-        rows, roles_of(rows, arm="any", outcomes=["got:binary"]), drop_missing_arm=True
-    )
+    people = read_people(rows, roles_of(rows, arm="any", outcomes=["got:binary"]), drop_missing_arm=True)
     assert people.outcomes is not None
     got, seen = people.outcomes.values[:, 0], people.outcomes.observed[:, 0]
     for arm, mean, n in ((1, 0.789236, 2211), (0, 0.338684, 623)):

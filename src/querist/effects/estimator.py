@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,14 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.base import BaseEstimator
 
-from querist.effects.inputs import prepare_outcomes
+from querist.effects.outcomes import Outcomes, prepare_outcomes
 from querist.effects.parts import Effects
+from querist.effects.reading import read_people, roles_of
 from querist.effects.sample import NotEstimable, Sample, control_of, sample_of
-from querist.errors import BadOption, BadValues, NumericalFailure
+from querist.errors import BadOption, BadValues, NumericalFailure, near
 from querist.sources.rows import Columns, Encoded, hash_rows, open_rows
 
-__all__ = ["Estimator", "Parts"]
+__all__ = ["Estimator", "Parts", "refuse_hooks"]
 
 BATCH = 16_384
 """Rows that are predicted at a time."""
@@ -106,7 +107,7 @@ class Estimator(BaseEstimator):
         X: frame, array [n, d] or `sources.rows.Rows`; NaN is a value like another. arm: labels [n]. Y: outcomes as frame, mapping or
         array [n, K]; a missing one is left out of that outcome alone. sample_weight [n], of any scale; cluster [n]: ids of rows
         that were given their arm together, which are never parted by folds or a validation split; propensity: see the class;
-        hooks: `training.Hook`s that watch every network trained.
+        hooks: `training.Hook`s that watch every network trained, refused by models that train none.
 
         Raises BadInput of many kinds: ControlAbsent, NoControl, NoTreated, ArmMissing, ArmInFeatures, LengthMismatch,
         PropensityRange, BadValues, UnknownName.
@@ -116,7 +117,7 @@ class Estimator(BaseEstimator):
                 "A model folder keeps no such parameters", value=", ".join(lost), mend="Set them before another fit"
             )
         control = control_of(arm, self.control)
-        outcomes = prepare_outcomes(Y, self.outcomes)
+        outcomes = Y if isinstance(Y, Outcomes) else prepare_outcomes(Y, self.outcomes)
         columns, encoded, notes = self._columns(X)
         sample, missing = sample_of(
             columns,
@@ -135,7 +136,48 @@ class Estimator(BaseEstimator):
             min_events=self.min_events,
             seed=self.random_state,
         )
-        self._learn(sample, missing, notes, hooks)
+        self._learn(sample, missing, (*notes, *_said(outcomes)), hooks)
+        return self
+
+    def fit_rows(
+        self,
+        rows: Any,
+        *,
+        arm: str | None = None,
+        outcomes: Any = None,
+        feature: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        weight: str | None = None,
+        cluster: str | None = None,
+        propensity: Any = None,
+        positive: Any = None,
+        drop_missing_arm: bool = False,
+        hooks: Sequence[Any] = (),
+    ) -> Any:
+        """Learn from a table by the names of its columns; `rows` is whatever `sources.rows.open_rows` takes.
+
+        outcomes: names, "name:kind" texts or name to kind; those of the constructor where left out. feature, drop: names or
+        patterns, see `reading.roles_of`; weight, cluster: columns. positive, drop_missing_arm: see `reading.read_people`. The rows are
+        held in memory. Raises as these and as `fit`.
+        """
+        opened = open_rows(rows)
+        named = outcomes if outcomes is not None else self.outcomes
+        named = [named] if isinstance(named, str) else named if named is not None else ()
+        given = {"feature": feature, "drop": drop, "weight": weight, "cluster": cluster}
+        roles = roles_of(opened, arm=arm, outcomes=named, **given)
+        people = read_people(opened, roles, positive=positive, drop_missing_arm=drop_missing_arm)
+        if people.outcomes is None:
+            raise BadOption("No outcome is named", allowed=near("outcome", opened.names, 12), mend="Give outcomes=")
+        self.fit(
+            people.features,
+            people.arm,
+            people.outcomes,
+            sample_weight=people.weight,
+            cluster=people.cluster,
+            propensity=propensity,
+            hooks=hooks,
+        )
+        self.warnings_ = list(dict.fromkeys([*self.warnings_, *people.warnings]))
         return self
 
     @property
@@ -192,16 +234,27 @@ class Estimator(BaseEstimator):
 
         Where some arms of an outcome are not estimable its base is the mean over the others, at their tier weights.
         """
-        self._check_fitted()
-        found = [self._parts(encoded) for encoded in self.columns_.encoded_batches(X, BATCH)]
-        natural = np.concatenate([np.asarray(part[0], dtype=float) for part in found])
-        total = np.concatenate([np.asarray(part[1], dtype=float) for part in found])
-        spread = None
-        if found[0][2] is not None:
-            spread = np.concatenate([np.asarray(part[2], dtype=float) for part in found])
-        return self._effects(natural, total, spread)
+        found = list(self.effects_batches(X))
+        return Effects(
+            np.concatenate([one.natural for one in found]),
+            np.concatenate([one.base for one in found]),
+            np.concatenate([one.incremental for one in found]),
+            self.tier_weights_,
+            None if found[0].spread is None else np.concatenate([np.asarray(one.spread) for one in found]),
+        )
 
-    def _effects(self, natural: np.ndarray, total: np.ndarray, spread: np.ndarray | None) -> Effects:
+    def effects_batches(self, X: Any, rows: int = BATCH) -> Iterator[Effects]:
+        """`predict_effects` of a table of any length, at most `rows` rows at a time; one empty part where it has none."""
+        self._check_fitted()
+        some = False
+        for encoded in self.columns_.encoded_batches(X, rows):
+            some = True
+            yield self._effects(*self._parts(encoded))
+        if not some:
+            yield self._effects(*self._parts(self.columns_.encode(X)))
+
+    def _effects(self, natural: Any, total: Any, spread: Any) -> Effects:
+        natural, total = np.array(natural, dtype=float), np.array(total, dtype=float)
         arms, names = self.arms_, list(self.outcomes_)
         null = np.zeros((len(arms), len(names)), dtype=bool)
         for label, outcome, _ in self.not_estimable_:
@@ -210,11 +263,10 @@ class Estimator(BaseEstimator):
         lost = null.all(axis=0) & np.array([any(_of_control(self.not_estimable_, name)) for name in names])
         if not (np.isfinite(natural[:, ~lost]).all() and np.isfinite(total[:, ~null]).all()):
             raise NumericalFailure(f"{type(self).__name__} predicted an effect that is not finite")
-        natural, total = natural.copy(), total.copy()
         natural[:, lost] = np.nan
         total[:, null] = np.nan
         if spread is not None:
-            spread = np.where(null, np.nan, spread)
+            spread = np.where(null, np.nan, np.asarray(spread, dtype=float))
         weights = np.where(null, 0.0, self.tier_weights_[:, None])
         whole = weights.sum(axis=0)
         weights = np.divide(weights, whole, out=np.full_like(weights, np.nan), where=whole > 0)
@@ -243,6 +295,23 @@ class Estimator(BaseEstimator):
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
             raise BadOption("This model has not been fitted", value=type(self).__name__, mend="Call fit first")
+
+
+def refuse_hooks(model: Estimator, hooks: Sequence[Any]) -> None:
+    """BadOption where hooks would never be called."""
+    if hooks:
+        raise BadOption(
+            "Hooks watch the training of a network",
+            value=type(model).__name__,
+            allowed="a model that trains one",
+            mend="Leave hooks out",
+        )
+
+
+def _said(outcomes: Outcomes) -> list[str]:
+    n = len(outcomes.values)
+    missing = [f"The outcome {name} is missing in {count} of {n} rows" for name, count in outcomes.missing.items()]
+    return [*outcomes.notes, *missing]
 
 
 def _of_control(missing: Sequence[NotEstimable], outcome: str):

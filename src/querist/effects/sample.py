@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from querist.effects.arrays import arm_codes, lengths
 from querist.effects.design import estimated_propensity, propensities
 from querist.effects.errors import ArmInFeatures, ControlAbsent
-from querist.effects.inputs import Outcomes
+from querist.effects.outcomes import Outcomes
 from querist.errors import BadOption, BadValues
 from querist.sources.rows import Columns, Encoded
 from querist.statistics import folds
@@ -75,7 +75,7 @@ class Sample:
             self,
             encoded=self.encoded[rows],
             arm=self.arm[rows],
-            outcomes=replace(self.outcomes, values=self.outcomes.values[rows], observed=self.outcomes.observed[rows]),
+            outcomes=self.outcomes.take(rows),
             weight=self.weight[rows],
             cluster=None if self.cluster is None else self.cluster[rows],
             propensity=self.propensity[rows],
