@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from querist.effects.configs import CheckConfig, CheckOptions
+from querist.effects.configs import CheckConfig, CheckOptions, FitConfig, FitOptions
 from querist.reports.command import CommonOptions, carry_out
 
 __all__ = ["app"]
@@ -33,3 +33,24 @@ def check(
 
     config = CheckConfig.build(**options.model_dump(), table=table)
     return carry_out(CheckStudy(), config, common)
+
+
+@app.command
+def fit(
+    table: str,
+    /,
+    *,
+    options: Annotated[FitOptions, Parameter(name="*")] = FitOptions(),  # noqa: B008 - frozen
+    common: CommonOptions = CommonOptions(),  # noqa: B008 - frozen
+) -> int:
+    """What do the arms change, for whom? Fits a model of natural response, base effect and increments; it lies in OUT/model.
+
+    Parameters
+    ----------
+    table
+        Parquet file or folder, CSV, Arrow file, a registered name; #a:b names some rows.
+    """
+    from querist.effects.studies.fit import FitStudy
+
+    config = FitConfig.build(**options.model_dump(), table=table)
+    return carry_out(FitStudy(), config, common)

@@ -138,7 +138,12 @@ class FitOptions(PeopleOptions):
     shrink: Shrink = Field(
         default="tier", description="How out-of-fold predictions are refitted: tier, flat (on totals), slope, or none."
     )
-    folds: int = Field(default=2, ge=2, le=20, description="Networks of a fit, each trained without its fold.")
+    folds: int | None = Field(
+        default=None,
+        ge=2,
+        le=20,
+        description="Folds of the cross-fitting; none: 2 for mtmt (a network each), 5 for x-, r- and dr-learners.",
+    )
     propensity: Literal["share", "estimate"] = Field(
         default="share",
         description="Where --design is not given: arm shares, or estimated from the features, cross-fitted.",
@@ -158,7 +163,12 @@ class FitOptions(PeopleOptions):
         default=False,
         description="Read the table row group by row group instead of holding it: for tables beyond memory.",
     )
-    processes: int = Field(default=1, ge=1, description="Processes that train one model together.")
+    processes: int = Field(default=1, ge=1, description="Processes that train each network together.")
+    margin: float = Field(
+        default=0.1,
+        gt=0,
+        description="An average effect within so many standard deviations of control is too small to matter.",
+    )
 
 
 class FitConfig(FitOptions):

@@ -222,7 +222,9 @@ def _one(name: str, value: Any, rows: Given) -> Scored:
     empty = np.isnan(total).all(axis=0)
     matrix(np.where(empty, 0.0, total), f"score {name}", shape)
     if natural is not None:
-        matrix(np.where(np.isnan(natural).all(axis=0), 0.0, natural), f"natural response of {name}", (shape[0], shape[2]))
+        matrix(
+            np.where(np.isnan(natural).all(axis=0), 0.0, natural), f"natural response of {name}", (shape[0], shape[2])
+        )
     return Scored(name, total, natural, own, effects)
 
 

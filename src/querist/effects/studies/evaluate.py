@@ -98,7 +98,8 @@ class EvaluateStudy(Study[EvaluateConfig]):
         paths = {row["score"]: row["path"] for row in done["sources"].to_dicts()}
         per_outcome = len(people) * len(paths) * people.arms * (PER_ROW + PER_RESAMPLE * config.bootstrap)
         found = [
-            Unit(f"outcome/{k:03d}", {"outcome": k, "paths": paths}, per_outcome) for k in range(len(people.outcomes.names))
+            Unit(f"outcome/{k:03d}", {"outcome": k, "paths": paths}, per_outcome)
+            for k in range(len(people.outcomes.names))
         ]
         return [*found, Unit("policies", {"outcome": None, "paths": paths}, per_outcome / 4)]
 

@@ -157,7 +157,9 @@ def fingerprints(sources: Mapping[str, Any]) -> dict[str, str]:
             continue
         state, arrays = source._state()
         parts = [repr(state), source.columns_.to_json(), *(arrays[key].tobytes() for key in sorted(arrays))]
-        found[f"model {name}"] = fingerprint(*(part if isinstance(part, bytes) else repr(part).encode() for part in parts))
+        found[f"model {name}"] = fingerprint(
+            *(part if isinstance(part, bytes) else repr(part).encode() for part in parts)
+        )
     return found
 
 

@@ -184,7 +184,11 @@ SOURCES = TableSpec(
         Column("kind", "str", "model or column."),
         Column("path", "str", "File of its predictions in the run folder."),
         Column("effects", "bool", "Whether it predicts effects in the outcome's unit, or only ranks."),
-        Column("changed", "float", "Largest change of a prediction when the arms of the table are exchanged; none for a column."),
+        Column(
+            "changed",
+            "float",
+            "Largest change of a prediction when the arms of the table are exchanged; none for a column.",
+        ),
         Column("arm_auc", "float", "AUC of telling treated people from control by the score alone."),
         Column("arm_p", "float", "Its p."),
         Column("seconds", "float", "Time taken.", "s"),
