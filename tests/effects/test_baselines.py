@@ -28,6 +28,7 @@ from querist.effects.baselines import (
 from querist.effects.simulation import SETTINGS, simulate
 from querist.errors import BadOption, TooFewRows
 from querist.statistics import stream
+from querist.training import Hook
 
 DATA = simulate(1500, seed=4, **SETTINGS[3])
 ONE = DATA.arm < 2
@@ -167,11 +168,22 @@ def test_confounding_is_taken_out_by_propensities():
     assert abs(found.mean(axis=0)[:, 0] - truth).max() < 0.15
 
 
+@pytest.mark.parametrize("kind", LEARNERS)
+def test_an_arm_that_nobody_has_is_not_estimable(kind):
+    model = kind(control=0, arms=[1, 2, 3, "new"]).fit(DATA.X, DATA.arm, DATA.Y)
+    assert [one.arm for one in model.not_estimable_] == ["new", "new"]
+    assert np.isnan(model.predict(DATA.X)[:, 3]).all()
+    assert model.predict(DATA.X)[:, :3] == pytest.approx(kind(control=0).fit(DATA.X, DATA.arm, DATA.Y).predict(DATA.X))
+
+
 def test_learners_that_cannot_do_what_is_asked():
     with pytest.raises(BadOption, match="no weights"):
         TLearner(KNeighborsRegressor(), control=0).fit(X1, A1, Y1, sample_weight=np.arange(1, len(A1) + 1))
     with pytest.raises(BadOption, match="no classes"):
         DRLearner(effect_learner=LogisticRegression(), control=0).fit(X1, A1, Y1)
+    for kind in (TLearner, ConstantEffect):
+        with pytest.raises(BadOption, match="Hooks watch"):
+            kind(control=0).fit(X1, A1, Y1, hooks=[Hook()])
     with pytest.raises(BadOption, match="No such arm"):
         SingleArm(7, control=0).fit(X1, A1, Y1)
 

@@ -56,6 +56,10 @@ def test_predictions_depend_on_their_own_row_alone():
     parts = [model.predict(part) for part in np.array_split(DATA.X, 7)]
     assert np.concatenate(parts) == pytest.approx(whole, abs=1e-12)
     assert model.predict(DATA.X[:1]) == pytest.approx(whole[:1], abs=1e-12)
+    batches = list(model.effects_batches(DATA.X, 500))
+    assert [len(one.natural) for one in batches] == [500, 500, 200]
+    assert np.concatenate([one.total for one in batches]) == pytest.approx(whole, abs=1e-12)
+    assert model.predict(DATA.X[:0]).shape == (0, 3, 2)
 
 
 def test_scikit_learn_takes_it_for_an_estimator():

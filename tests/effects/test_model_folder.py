@@ -6,10 +6,19 @@ import json
 
 import numpy as np
 import pytest
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
 from sklearn.linear_model import LinearRegression, PoissonRegressor
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from querist.effects import baselines as wing
 from querist.effects import load
@@ -75,8 +84,31 @@ def test_linear_learners_are_kept_by_their_coefficients(learner, positive, tmp_p
     again.set_params(learner=learner, effect_learner=LinearRegression()).fit(DATA.X, DATA.arm, y)
 
 
+@pytest.mark.parametrize(
+    ("learner", "kind"),
+    [
+        (DecisionTreeRegressor(max_depth=5), "real"),
+        (DecisionTreeClassifier(max_depth=5), "flag"),
+        (RandomForestRegressor(4, max_depth=6), "real"),
+        (ExtraTreesClassifier(4, max_depth=6), "flag"),
+        (GradientBoostingRegressor(n_estimators=5, loss="huber"), "real"),
+        (GradientBoostingClassifier(n_estimators=5), "flag"),
+        (HistGradientBoostingRegressor(max_iter=4, max_leaf_nodes=8), "real"),
+        (HistGradientBoostingRegressor(max_iter=4, max_leaf_nodes=8, loss="poisson"), "count"),
+        (HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=8), "flag"),
+    ],
+)
+def test_trees_are_kept_by_their_nodes(learner, kind, tmp_path):
+    y = {"real": DATA.Y[:, 1], "flag": DATA.Y[:, 1] > 0, "count": np.rint(np.exp(DATA.Y[:, 1]))}[kind]
+    rows = DATA.arm < 2
+    model = wing.TLearner(learner, control=0).fit(DATA.X[rows], DATA.arm[rows], y[rows])
+    assert model.predict(DATA.X).std() > 0.01
+    model.save(tmp_path / "m")
+    assert load(tmp_path / "m").predict(DATA.X) == pytest.approx(model.predict(DATA.X), abs=1e-9)
+
+
 def test_learners_that_need_a_pickle_are_refused(tmp_path):
-    for learner in (RandomForestRegressor(3), make_pipeline(MinMaxScaler(), LinearRegression())):
+    for learner in (KNeighborsRegressor(3), make_pipeline(MinMaxScaler(), LinearRegression())):
         model = wing.TLearner(learner, control=0).fit(DATA.X, DATA.arm, DATA.Y)
         with pytest.raises(BadOption, match="linear"):
             model.save(tmp_path / "m")

@@ -79,6 +79,8 @@ def test_every_network_has_about_the_size_of_the_small_one(kind):
     """12 columns, 3 arms, 2 outcomes: 23,500 parameters ± 20 %."""
     model = kind(**{**QUICK, "epochs": 1}).fit(DATA.X, DATA.arm, DATA.Y)
     assert model.parameters_ == pytest.approx(23_500, rel=0.2)
+    wide = model._net(model.shape_._replace(width=round(kind.SMALL * kind.WIDER)))
+    assert sum(one.numel() for one in wide.parameters()) == pytest.approx(604_000, rel=0.2)
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
@@ -106,6 +108,13 @@ def test_categories_missing_values_and_unknown_levels_go_through_all():
         model = kind(**QUICK).fit(frame, DATA.arm, DATA.Y)
         assert np.isfinite(model.predict(strange)).all()
         assert set(model.features_) == {"age", "new", "zone"}
+
+
+def test_weights_count_by_their_ratios_alone():
+    weight = np.random.default_rng(0).uniform(0.5, 2, 400)
+    one, two = (MMoE(**QUICK).fit(DATA.X, DATA.arm, DATA.Y, sample_weight=c * weight).predict(DATA.X) for c in (1, 8))
+    assert (one == two).all()
+    assert abs(one - MMoE(**QUICK).fit(DATA.X, DATA.arm, DATA.Y).predict(DATA.X)).max() > 1e-5
 
 
 def test_ensembles_spread():

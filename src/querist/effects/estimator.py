@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from querist.effects.sample import NotEstimable, Sample, control_of, sample_of
 from querist.errors import BadOption, BadValues, NumericalFailure, near
 from querist.sources.rows import Columns, Encoded, hash_rows, open_rows
 
-__all__ = ["Estimator", "Parts"]
+__all__ = ["Estimator", "Parts", "refuse_hooks"]
 
 BATCH = 16_384
 """Rows that are predicted at a time."""
@@ -107,7 +107,7 @@ class Estimator(BaseEstimator):
         X: frame, array [n, d] or `sources.rows.Rows`; NaN is a value like another. arm: labels [n]. Y: outcomes as frame, mapping or
         array [n, K]; a missing one is left out of that outcome alone. sample_weight [n], of any scale; cluster [n]: ids of rows
         that were given their arm together, which are never parted by folds or a validation split; propensity: see the class;
-        hooks: `training.Hook`s that watch every network trained.
+        hooks: `training.Hook`s that watch every network trained, refused by models that train none.
 
         Raises BadInput of many kinds: ControlAbsent, NoControl, NoTreated, ArmMissing, ArmInFeatures, LengthMismatch,
         PropensityRange, BadValues, UnknownName.
@@ -234,16 +234,27 @@ class Estimator(BaseEstimator):
 
         Where some arms of an outcome are not estimable its base is the mean over the others, at their tier weights.
         """
-        self._check_fitted()
-        found = [self._parts(encoded) for encoded in self.columns_.encoded_batches(X, BATCH)]
-        natural = np.concatenate([np.asarray(part[0], dtype=float) for part in found])
-        total = np.concatenate([np.asarray(part[1], dtype=float) for part in found])
-        spread = None
-        if found[0][2] is not None:
-            spread = np.concatenate([np.asarray(part[2], dtype=float) for part in found])
-        return self._effects(natural, total, spread)
+        found = list(self.effects_batches(X))
+        return Effects(
+            np.concatenate([one.natural for one in found]),
+            np.concatenate([one.base for one in found]),
+            np.concatenate([one.incremental for one in found]),
+            self.tier_weights_,
+            None if found[0].spread is None else np.concatenate([np.asarray(one.spread) for one in found]),
+        )
 
-    def _effects(self, natural: np.ndarray, total: np.ndarray, spread: np.ndarray | None) -> Effects:
+    def effects_batches(self, X: Any, rows: int = BATCH) -> Iterator[Effects]:
+        """`predict_effects` of a table of any length, at most `rows` rows at a time; one empty part where it has none."""
+        self._check_fitted()
+        some = False
+        for encoded in self.columns_.encoded_batches(X, rows):
+            some = True
+            yield self._effects(*self._parts(encoded))
+        if not some:
+            yield self._effects(*self._parts(self.columns_.encode(X)))
+
+    def _effects(self, natural: Any, total: Any, spread: Any) -> Effects:
+        natural, total = np.array(natural, dtype=float), np.array(total, dtype=float)
         arms, names = self.arms_, list(self.outcomes_)
         null = np.zeros((len(arms), len(names)), dtype=bool)
         for label, outcome, _ in self.not_estimable_:
@@ -252,11 +263,10 @@ class Estimator(BaseEstimator):
         lost = null.all(axis=0) & np.array([any(_of_control(self.not_estimable_, name)) for name in names])
         if not (np.isfinite(natural[:, ~lost]).all() and np.isfinite(total[:, ~null]).all()):
             raise NumericalFailure(f"{type(self).__name__} predicted an effect that is not finite")
-        natural, total = natural.copy(), total.copy()
         natural[:, lost] = np.nan
         total[:, null] = np.nan
         if spread is not None:
-            spread = np.where(null, np.nan, spread)
+            spread = np.where(null, np.nan, np.asarray(spread, dtype=float))
         weights = np.where(null, 0.0, self.tier_weights_[:, None])
         whole = weights.sum(axis=0)
         weights = np.divide(weights, whole, out=np.full_like(weights, np.nan), where=whole > 0)
@@ -285,6 +295,17 @@ class Estimator(BaseEstimator):
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
             raise BadOption("This model has not been fitted", value=type(self).__name__, mend="Call fit first")
+
+
+def refuse_hooks(model: Estimator, hooks: Sequence[Any]) -> None:
+    """BadOption where hooks would never be called."""
+    if hooks:
+        raise BadOption(
+            "Hooks watch the training of a network",
+            value=type(model).__name__,
+            allowed="a model that trains one",
+            mend="Leave hooks out",
+        )
 
 
 def _said(outcomes: Outcomes) -> list[str]:

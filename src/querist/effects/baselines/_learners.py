@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
+from querist.effects.baselines._trees import Forest, forest_of
 from querist.errors import BadOption
 from querist.statistics import torch_seed
 
@@ -67,6 +68,8 @@ class Learned:
         self.learner = learner
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
+        if not len(X):  # scikit-learn refuses to say nothing of nobody
+            return np.zeros(0)
         if is_classifier(self.learner):
             return self.learner.predict_proba(X)[:, list(self.learner.classes_).index(1.0)]
         return np.asarray(self.learner.predict(X), dtype=float).reshape(-1)
@@ -140,13 +143,25 @@ def arm_chances(X: np.ndarray, arm: np.ndarray, arms: int, weight: np.ndarray) -
 
 
 def mean_to(mean: Any) -> tuple[dict[str, Any], np.ndarray]:
-    """A fitted mean as plain values and an array. Raises BadOption for a learner that is no sum of weighted columns."""
+    """A fitted mean as plain values and an array. Raises BadOption for a learner that is neither linear nor made of trees."""
     if isinstance(mean, Learned):
-        mean = _affine(mean.learner)
+        whole = mean.learner
+        mean = _affine(whole) or forest_of(whole)
+        if mean is None:
+            raise _not_kept(whole)
     if isinstance(mean, Constant):
         return {"form": "constant"}, np.array([mean.value])
     if isinstance(mean, Affine):
         return {"form": "affine", "link": mean.link}, np.append(mean.coef, mean.intercept)
+    if isinstance(mean, Forest):
+        told = {
+            "form": "forest",
+            "link": mean.link,
+            "base": mean.base,
+            "scale": mean.scale,
+            "roots": mean.roots.tolist(),
+        }
+        return told, mean.nodes
     assert isinstance(mean, Softmax)
     return {"form": "softmax"}, np.column_stack([mean.coef, mean.intercept])
 
@@ -157,6 +172,8 @@ def mean_from(form: Mapping[str, Any], array: np.ndarray) -> Any:
         return Constant(array[0])
     if form["form"] == "affine":
         return Affine(array[:-1], array[-1], form["link"])
+    if form["form"] == "forest":
+        return Forest(array, form["roots"], form["base"], form["scale"], form["link"])
     return Softmax(array[:, :-1], array[:, -1])
 
 
@@ -168,7 +185,7 @@ _LINKS = {
 }
 
 
-def _affine(learner: Any) -> Affine:
+def _affine(learner: Any) -> Affine | None:
     from sklearn.preprocessing import StandardScaler
 
     steps = [step for _, step in learner.steps] if isinstance(learner, Pipeline) else [learner]
@@ -177,15 +194,10 @@ def _affine(learner: Any) -> Affine:
     linear = type(last).__module__.startswith("sklearn.linear_model") and hasattr(last, "coef_")
     if linear and is_classifier(last) and name not in _LINKS:
         linear = False
-    if name == "TweedieRegressor":
+    if name == "TweedieRegressor":  # its link depends on its power
         linear = False
     if not linear or any(type(step) is not StandardScaler for step in before):
-        raise BadOption(
-            "A model folder cannot hold this learner",
-            value=" > ".join(type(step).__name__ for step in steps),
-            allowed="linear regressors of scikit-learn, logistic, Poisson and gamma regressions, after StandardScalers or none",
-            mend="Pickle the estimator yourself, or choose such a learner",
-        )
+        return None
     coef, intercept = np.asarray(last.coef_, dtype=float).reshape(-1), float(np.ravel(last.intercept_)[0])
     for step in reversed(before):
         if step.scale_ is not None:
@@ -193,3 +205,14 @@ def _affine(learner: Any) -> Affine:
         if step.mean_ is not None and step.with_mean:
             intercept -= float(coef @ step.mean_)
     return Affine(coef, intercept, _LINKS.get(name, "identity"))
+
+
+def _not_kept(learner: Any) -> BadOption:
+    steps = [step for _, step in learner.steps] if isinstance(learner, Pipeline) else [learner]
+    return BadOption(
+        "A model folder cannot hold this learner",
+        value=" > ".join(type(step).__name__ for step in steps),
+        allowed="linear regressors of scikit-learn, logistic, Poisson and gamma regressions, after StandardScalers or none; "
+        "its trees, forests, extra trees and boosted trees",
+        mend="Pickle the estimator yourself, or choose such a learner",
+    )

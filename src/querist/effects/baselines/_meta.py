@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from querist.effects.baselines._learners import Mean, fit_mean, learner_for, mean_from, mean_to
-from querist.effects.estimator import Estimator, Parts
+from querist.effects.estimator import Estimator, Parts, refuse_hooks
 from querist.effects.sample import Sample
 from querist.errors import TooFewRows
 from querist.sources.rows import Encoded
@@ -33,6 +33,7 @@ class Learners(Estimator):
         self.classifier = classifier
 
     def _fit(self, sample: Sample, hooks: Sequence[Any]) -> None:
+        refuse_hooks(self, hooks)
         self.means_: dict[str, Any] = {}
         self._fit_means(sample, sample.dense.astype(float))
 

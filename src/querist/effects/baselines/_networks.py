@@ -23,7 +23,7 @@ __all__ = ["Networks"]
 class Networks(Estimator):
     """Estimators over a network whose latents are responses under every arm.
 
-    preset: "small" (about 23,500 parameters for 12 columns, 3 arms and 2 outcomes) or None, four times as wide; width: the
+    preset: "small" (about 23,500 parameters for 12 columns, 3 arms and 2 outcomes) or None (about 600,000), as MTMT has; width: the
     network's own width, in place of the preset's. link: "auto" (0/1 outcomes logit, counts log, many zeros in two parts, others
     as they are), a link's name, or outcome to link. weighting: "none", "ipw" or "overlap". epochs, batch_size, lr, weight_decay,
     val_fraction, patience, device: see `nettrain.train`. ensemble: networks of other seeds whose means are predicted; the sd of
@@ -34,6 +34,9 @@ class Networks(Estimator):
 
     SMALL: ClassVar[int] = 32
     """Width of the small preset."""
+
+    WIDER: ClassVar[float] = 5.5
+    """How much wider a network is without a preset."""
 
     def __init__(
         self,
@@ -79,7 +82,9 @@ class Networks(Estimator):
             raise BadOption("No such preset", value=self.preset, allowed="small, None")
         if type(self.ensemble) is not int or self.ensemble < 1:
             raise BadOption("An ensemble has members", value=self.ensemble, allowed="ensemble >= 1")
-        width = self.width if self.width is not None else self.SMALL * (1 if self.preset == "small" else 4)
+        width = self.width if self.width is not None else self.SMALL
+        if self.width is None and self.preset is None:
+            width = round(self.SMALL * self.WIDER)
         if width < 1:
             raise BadOption("A network has a width", value=width, allowed="width >= 1")
         self.links_ = links_for(sample, self.link)

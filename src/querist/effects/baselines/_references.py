@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from querist.effects.baselines._meta import Learners
 from querist.effects.design import gamma
-from querist.effects.estimator import Estimator, Parts
+from querist.effects.estimator import Estimator, Parts, refuse_hooks
 from querist.effects.sample import Sample
 from querist.errors import BadOption
 from querist.sources.rows import Encoded, hash_rows
@@ -45,6 +45,7 @@ class _Constants(Estimator):
         return total
 
     def _fit(self, sample: Sample, hooks: Sequence[Any]) -> None:
+        refuse_hooks(self, hooks)
         means = mean_outcomes(sample)
         self.natural_ = means[0]
         self.total_ = self._constants(sample, means[0], means[1:] - means[0])

@@ -135,7 +135,7 @@ class XLearner(_Crossed):
         super()._fit_means(sample, X)
         e = sample.propensity
         if (e == e[0]).all():
-            chances = Softmax(np.zeros((e.shape[1], X.shape[1])), np.log(e[0]))
+            chances = Softmax(np.zeros((e.shape[1], X.shape[1])), np.log(np.maximum(e[0], np.finfo(float).tiny)))
         else:
             chances = arm_chances(X, sample.arm, e.shape[1], sample.weight)
         self.means_["chances"] = chances

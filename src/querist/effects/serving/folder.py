@@ -28,8 +28,9 @@ def save(model: Estimator, folder: Path | str) -> None:
     """Write a fitted model; a model that lies there already is replaced as a whole.
 
     Parameters of the constructor that are no plain values (a learner, an array of propensities) are kept as text: a model that is
-    read again predicts the same but must be given them before another fit. Of scikit-learn learners linear ones are kept, by
-    their coefficients, also after StandardScalers; others are refused, for there is no form of them that needs no pickle.
+    read again predicts the same but must be given them before another fit. Of scikit-learn learners linear ones are kept by their
+    coefficients, also after StandardScalers, and trees, forests and boosted trees by their nodes; others are refused, for there is
+    no form of them that needs no pickle.
 
     Raises BadOption for a model that is not fitted, a learner that cannot be kept, and a folder that holds something else.
     """
