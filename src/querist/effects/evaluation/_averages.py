@@ -12,7 +12,7 @@ from querist.effects.evaluation._given import Cell, Component, Given, reason_of
 from querist.errors import TooFewRows
 from querist.statistics import Estimate, holm, mean_interval
 
-__all__ = ["arms_differ", "average_rows", "with_holm"]
+__all__ = ["arms_differ", "arms_differ_rows", "average_rows", "with_holm"]
 
 Row = dict[str, Any]
 
@@ -60,6 +60,30 @@ def arms_differ(cell: Cell, *, level: float = 0.95) -> tuple[float, int, float, 
     low, high = int(np.argmin(totals)), int(np.argmax(totals))
     widest = mean_interval(psi[:, high] - psi[:, low], level=level, **cell.dependence)
     return statistic, degrees, float(chi2.sf(statistic, max(degrees, 1))), (high, low, widest)
+
+
+def arms_differ_rows(rows: Given, *, level: float = 0.95) -> list[Row]:
+    """Rows of table `arms_differ`."""
+    found: list[Row] = []
+    for cell in rows.cells:
+        whole = arms_differ(cell, level=level)
+        if whole is None:
+            continue
+        statistic, degrees, p, (high, low, widest) = whole
+        found.append(
+            {
+                "outcome": cell.name,
+                "statistic": statistic,
+                "df": degrees,
+                "p": p,
+                "best": str(rows.arms[high]),
+                "worst": str(rows.arms[low]),
+                "difference": widest.estimate,
+                "low": widest.low,
+                "high": widest.high,
+            }
+        )
+    return found
 
 
 def with_holm(found: list[Row], family: Sequence[str]) -> list[Row]:

@@ -10,15 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from querist.effects.arrays import matrix
-from querist.effects.budget import multi_arm_qini
 from querist.effects.errors import CostRange
-from querist.effects.evaluation._averages import Row, arms_differ, average_rows
-from querist.effects.evaluation._given import COMPONENTS, RANDOM, Component, Given, Scored, given, scored
-from querist.effects.evaluation._policies import policy_rows, worths
+from querist.effects.evaluation._averages import Row, arms_differ_rows, average_rows
+from querist.effects.evaluation._given import (
+    COMPONENTS,
+    RANDOM,
+    Component,
+    Given,
+    Scored,
+    given,
+    response_of,
+    scored,
+)
+from querist.effects.evaluation._policies import multi_arm_rows, policy_rows
 from querist.effects.evaluation._rankings import calibration_rows, curve_rows, metric_rows, paired_rows
 from querist.effects.outcomes import prepare_outcomes
-from querist.errors import BadOption, UndefinedMetric, UnknownName, near
-from querist.statistics import Estimate
+from querist.errors import BadOption, UnknownName, near
 
 if TYPE_CHECKING:
     import polars as pl
@@ -147,8 +154,8 @@ def evaluate(
         "calibration_bins": bins,
         "paired": paired_rows(judged, rows, components=components, level=level),
         "curves": curve_rows(judged, rows, level=level),
-        "arms_differ": _differing(rows, level),
-        "multi_arm": _multi_arm(judged, rows, value, spent),
+        "arms_differ": arms_differ_rows(rows, level=level),
+        "multi_arm": multi_arm_rows(judged, rows, value=value, cost=spent),
     }
     return Evaluation(tables, rows, judged)
 
@@ -169,12 +176,6 @@ def compare(evaluation: Evaluation, a: str, b: str, *, level: float = 0.95) -> p
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def response_of(score: Scored) -> np.ndarray:
-    """[n, M+1, K]: responses under control and every arm, of a score that states natural responses."""
-    assert score.natural is not None
-    return np.concatenate([score.natural[:, None], score.natural[:, None] + score.total], axis=1)
-
-
 def costs(cost: Any, rows: Given) -> np.ndarray:
     """Costs [n, M+1], control's first and 0 where not named. Raises UnknownName, CostRange, ShapeMismatch."""
     labels = [str(label) for label in rows.labels]
@@ -191,48 +192,4 @@ def costs(cost: Any, rows: Given) -> np.ndarray:
         raise CostRange(
             "A cost lies outside its range", value=f"{found[row, column]:g} of {labels[column]}", allowed="0 or more"
         )
-    return found
-
-
-def _differing(rows: Given, level: float) -> list[Row]:
-    found: list[Row] = []
-    for cell in rows.cells:
-        whole = arms_differ(cell, level=level)
-        if whole is None:
-            continue
-        statistic, degrees, p, (high, low, widest) = whole
-        found.append(
-            {
-                "outcome": cell.name,
-                "statistic": statistic,
-                "df": degrees,
-                "p": p,
-                "best": str(rows.arms[high]),
-                "worst": str(rows.arms[low]),
-                "difference": widest.estimate,
-                "low": widest.low,
-                "high": widest.high,
-            }
-        )
-    return found
-
-
-def _multi_arm(
-    scores: Mapping[str, Scored], rows: Given, value: Mapping[str, float] | None, cost: np.ndarray | None
-) -> list[Row]:
-    """The multi-armed Qini of every predicting score, by outcome and by value: spending along a model beside average effects."""
-    found: list[Row] = []
-    for worth in worths(scores, rows, value=value, cost=None):
-        spent = np.ones((worth.y.size, len(rows.arms))) if cost is None else cost[worth.cell.rows][:, 1:]
-        for name, reward in worth.rewards.items():
-            row: Row = {"score": name, "outcome": worth.name} | dict.fromkeys(
-                ("estimate", "low", "high", "p", "max_spend", "reason")
-            )
-            try:
-                number: Estimate = multi_arm_qini(reward, worth.cell.psi, spent, **worth.cell.dependence)
-            except UndefinedMetric as error:
-                row["reason"] = str(error)
-            else:
-                row |= {"estimate": number.estimate, "low": number.low, "high": number.high, "p": number.p}
-            found.append(row)
     return found

@@ -16,7 +16,19 @@ from querist.effects.parts import Effects
 from querist.errors import BadOption, ShapeMismatch
 from querist.statistics.arrays import codes as id_codes
 
-__all__ = ["COMPONENTS", "NATURAL", "RANDOM", "Cell", "Component", "Given", "Scored", "given", "reason_of", "scored"]
+__all__ = [
+    "COMPONENTS",
+    "NATURAL",
+    "RANDOM",
+    "Cell",
+    "Component",
+    "Given",
+    "Scored",
+    "given",
+    "reason_of",
+    "response_of",
+    "scored",
+]
 
 Component = Literal["total", "base", "incremental"]
 COMPONENTS = ("total", "base", "incremental")
@@ -226,6 +238,12 @@ def _one(name: str, value: Any, rows: Given) -> Scored:
             np.where(np.isnan(natural).all(axis=0), 0.0, natural), f"natural response of {name}", (shape[0], shape[2])
         )
     return Scored(name, total, natural, own, effects)
+
+
+def response_of(score: Scored) -> np.ndarray:
+    """[n, M+1, K]: responses under control and every arm, of a score that states natural responses."""
+    assert score.natural is not None
+    return np.concatenate([score.natural[:, None], score.natural[:, None] + score.total], axis=1)
 
 
 def reason_of(cell: Cell, component: Component, column: int, predicted: np.ndarray | None = None) -> str | None:

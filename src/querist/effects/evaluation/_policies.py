@@ -10,12 +10,14 @@ import numpy as np
 from jaxtyping import Float
 
 from querist.effects.arrays import lengths
+from querist.effects.budget import multi_arm_qini
 from querist.effects.evaluation._averages import Row
 from querist.effects.evaluation._given import Cell, Given, Scored
 from querist.effects.metrics import best_arm_crossed, natural_like, random_like, single_arm
+from querist.errors import UndefinedMetric
 from querist.statistics import Estimate, mean_interval
 
-__all__ = ["Worth", "chosen_arms", "policy_rows", "worths"]
+__all__ = ["Worth", "chosen_arms", "multi_arm_rows", "policy_rows", "worths"]
 
 ALL_CONTROL, BEST, CHANCE, NATURAL = (
     "all control",
@@ -190,3 +192,28 @@ def _values(worth: Worth, policy: np.ndarray, method: str) -> Float[np.ndarray, 
 
 def _estimate(values: Any, cell: Cell, level: float) -> Estimate | None:
     return None if values is None or values.size < 2 else mean_interval(values, level=level, **cell.dependence)
+
+
+def multi_arm_rows(
+    scores: Mapping[str, Scored],
+    rows: Given,
+    *,
+    value: Mapping[str, float] | None = None,
+    cost: np.ndarray | None = None,
+) -> list[Row]:
+    """The multi-armed Qini of every predicting score, by outcome and by value: spending along a model beside average effects."""
+    found: list[Row] = []
+    for worth in worths(scores, rows, value=value, cost=None):
+        spent = np.ones((worth.y.size, len(rows.arms))) if cost is None else cost[worth.cell.rows][:, 1:]
+        for name, reward in worth.rewards.items():
+            row: Row = {"score": name, "outcome": worth.name} | dict.fromkeys(
+                ("estimate", "low", "high", "p", "max_spend", "reason")
+            )
+            try:
+                number: Estimate = multi_arm_qini(reward, worth.cell.psi, spent, **worth.cell.dependence)
+            except UndefinedMetric as error:
+                row["reason"] = str(error)
+            else:
+                row |= {"estimate": number.estimate, "low": number.low, "high": number.high, "p": number.p}
+            found.append(row)
+    return found

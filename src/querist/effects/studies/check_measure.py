@@ -128,7 +128,7 @@ def _overlap(config: CheckConfig, people: Opened) -> list[Row]:
 
 
 def _attrition(config: CheckConfig, people: Opened) -> list[Row]:
-    from querist.effects.evaluation._averages import with_holm
+    from querist.effects.evaluation import with_holm
 
     if people.people.outcomes is None:
         return []
@@ -223,7 +223,9 @@ def _icc(y: np.ndarray, clusters: np.ndarray) -> tuple[float, float]:
 def _suspicious(people: Opened) -> Iterator[Row]:
     """Columns that tell an arm alone, and columns that are constant under control only."""
     encoded = people.encoded
-    columns = [(name, encoded.numbers[:, j], encoded.missing[:, j]) for j, name in enumerate(encoded.number_names)]
+    columns: list[tuple[str, np.ndarray, np.ndarray | None]] = [
+        (name, encoded.numbers[:, j], encoded.missing[:, j]) for j, name in enumerate(encoded.number_names)
+    ]
     for j, name in enumerate(encoded.category_names):
         columns.append((name, encoded.codes[:, j].astype(float), None))
     for name, values, missing in columns:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,11 +14,10 @@ import numpy as np
 from querist.effects.arrays import arm_codes
 from querist.effects.configs import EvaluateConfig, named_numbers
 from querist.effects.errors import CostRange
-from querist.effects.reading import roles_of
-from querist.effects.serving.folder import load, model_folder
+from querist.effects.serving import load
 from querist.effects.studies.people import OPTIONS, Opened, open_people
 from querist.errors import BadOption, ShapeMismatch, UnknownName, near
-from querist.files import fingerprint
+from querist.files import fingerprint_array
 from querist.sources.rows import open_rows
 
 __all__ = ["ColumnScore", "Prices", "check_sources", "fingerprints", "open_sources", "open_table", "priced"]
@@ -87,9 +88,9 @@ def open_table(table: Any, config: EvaluateConfig, sources: Mapping[str, Any]) -
             fields["control"] = str(model.control_)
         if not config.feature:
             fields["feature"] = tuple(model.features_)
-        told = replace_fields(config, fields)
+        told = EvaluateConfig.build(config, **fields)
     elif columns and not config.feature:
-        told = replace_fields(config, {"feature": columns})
+        told = EvaluateConfig.build(config, feature=columns)
     opened = open_people(rows, told, need_outcomes=True)
     if model is None:
         return opened
@@ -105,11 +106,6 @@ def open_table(table: Any, config: EvaluateConfig, sources: Mapping[str, Any]) -
         )
     labels, codes = arm_codes(opened.people.arm, opened.labels[0], [seen.get(str(one), one) for one in order][1:])
     return replace(opened, labels=tuple(labels), codes=codes)
-
-
-def replace_fields(config: EvaluateConfig, fields: dict[str, Any]) -> EvaluateConfig:
-    """The config with some fields replaced, checked again."""
-    return EvaluateConfig.build(config, **fields)
 
 
 def check_sources(sources: Mapping[str, Any], people: Opened) -> None:
@@ -156,13 +152,9 @@ def fingerprints(sources: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(source, ColumnScore):
             continue
         state, arrays = source._state()
-        parts = [repr(state), source.columns_.to_json(), *(arrays[key].tobytes() for key in sorted(arrays))]
-        found[f"model {name}"] = fingerprint(
-            *(part if isinstance(part, bytes) else repr(part).encode() for part in parts)
-        )
+        told = json.dumps([state, source.columns_.to_json()], sort_keys=True, default=str)
+        digest = hashlib.sha256(told.encode())
+        for key in sorted(arrays):
+            digest.update(fingerprint_array(arrays[key]).encode())
+        found[f"model {name}"] = f"sha256:{digest.hexdigest()}"
     return found
-
-
-def roles_left(config: EvaluateConfig) -> Any:
-    """Kept for readers of `open_table`: the roles are those of `roles_of`."""
-    return roles_of, model_folder, config
