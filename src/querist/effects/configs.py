@@ -102,7 +102,11 @@ class PeopleOptions(StudyConfig):
 class CheckOptions(PeopleOptions):
     """Options of `effects check`."""
 
-    permutations: int = Field(default=199, ge=19, description="Relabellings of whole units behind each arm's p.")
+    permutations: int | None = Field(
+        default=None,
+        ge=19,
+        description="Relabellings of whole units behind each arm's p; none: 999, or 200 for each arm where those are more.",
+    )
     rows: int = Field(
         default=20_000,
         ge=100,

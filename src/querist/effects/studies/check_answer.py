@@ -64,6 +64,12 @@ def answer(config: CheckConfig, people: Opened, tables: Mapping[str, pl.DataFram
         summary["srm"] |= {"chi2": None, "p": None, "reason": "no design was stated (--design)"}
     warnings = [*people.people.warnings, *people.columns.notes]
     warnings += [f"{row['feature']}: {row['reason']}" for row in suspicious]
+    tests = sum(p is not None for p in ps)
+    if config.permutations is not None and tests >= ALARM * (config.permutations + 1) and aucs["auc"].count():
+        warnings.append(
+            f"{config.permutations} relabellings cannot show an adjusted p below {ALARM:g} for {tests} tests: give more "
+            f"(--permutations {int(2 * tests / ALARM)})"
+        )
     if stated and ratio.p > BLOCKED:
         warnings.append(
             f"The counts of units fit the design almost exactly (p {ratio.p:.5f}): assignment looks blocked"

@@ -11,8 +11,7 @@ import polars as pl
 from jaxtyping import Float
 
 from querist.effects.configs import COMPONENT_NAMES, FitConfig
-from querist.effects.evaluation import average_rows
-from querist.effects.evaluation._given import given
+from querist.effects.evaluation import average_rows, given
 from querist.effects.nettrain import validation_rows
 from querist.effects.parts import Effects
 from querist.effects.sample import Sample
