@@ -62,7 +62,7 @@ def answer(config: CheckConfig, people: Opened, tables: Mapping[str, pl.DataFram
     }
     if not stated:
         summary["srm"] |= {"chi2": None, "p": None, "reason": "no design was stated (--design)"}
-    warnings = [*people.people.warnings, *people.columns.notes]
+    warnings = people.warnings
     warnings += [f"{row['feature']}: {row['reason']}" for row in suspicious]
     tests = sum(p is not None for p in ps)
     if config.permutations is not None and tests >= ALARM * (config.permutations + 1) and aucs["auc"].count():

@@ -39,10 +39,8 @@ def measure(
     networks = list(_networks(config, model, sample, source))
     n = row_count(table)
     used = int((sample.outcomes.observed.any(axis=1) & (sample.weight > 0)).sum())
-    warnings = list(model.warnings_)
-    if isinstance(table, Opened):
-        warnings = [*table.people.warnings, *warnings]
-    elif sample.n < n:
+    warnings = table.warnings if isinstance(table, Opened) else list(model.warnings_)
+    if isinstance(table, Streaming) and sample.n < n:
         warnings.append(f"Average effects and predicted parts are those of {sample.n} of {n} rows, drawn at random")
         used = n
     if sample.weight.min() != sample.weight.max():

@@ -61,6 +61,13 @@ class Opened:
         """Features as they are learnt from this table."""
         return open_rows(self.people.features).columns(list(self.people.roles.features))
 
+    @property
+    def warnings(self) -> list[str]:
+        """What a person must know of the table and its features, each once."""
+        told = [f"The column {name} is missing in " for name in self.people.roles.features]
+        notes = [note for note in self.columns.notes if not note.startswith(tuple(told))]
+        return list(dict.fromkeys([*self.people.warnings, *notes]))
+
     @cached_property
     def encoded(self) -> Encoded:
         """The features, encoded by themselves."""
