@@ -10,6 +10,7 @@ import pytest
 import torch
 from sklearn.base import clone
 
+from querist import effects
 from querist.effects.network import MTMT
 from querist.effects.network._design import Design
 from querist.effects.simulation import SETTINGS, simulate
@@ -51,8 +52,8 @@ def test_parts_add_up_and_increments_cancel(model):
 def test_a_prediction_is_of_its_row_alone(model):
     X = drawn(40, 3).X
     whole = model.predict(X)
-    np.testing.assert_allclose(model.predict(X[::-1])[::-1], whole, atol=1e-9)
-    np.testing.assert_allclose(np.concatenate([model.predict(X[:1]), model.predict(X[1:])]), whole, atol=1e-9)
+    np.testing.assert_allclose(model.predict(X[::-1])[::-1], whole, atol=1e-6)
+    np.testing.assert_allclose(np.concatenate([model.predict(X[:1]), model.predict(X[1:])]), whole, atol=1e-6)
 
 
 def test_columns_are_found_by_name(model):
@@ -234,6 +235,22 @@ def test_it_is_a_scikit_learn_estimator(model):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
 
 
+def test_a_model_in_a_folder_answers_as_before(tmp_path):
+    X, arm, Y, kinds = mixed(400)
+    for options in ({}, {"shrink": "slope", "ensemble": 2}, {"shrink": False, "folds": 1, "tier": "none"}):
+        made = MTMT(control=0, outcomes=kinds, **QUICK, **options).fit(X, arm, Y)
+        made.save(tmp_path / "model")
+        torch.manual_seed(3)
+        before = torch.random.get_rng_state()
+        again = effects.load(tmp_path / "model")
+        assert torch.equal(torch.random.get_rng_state(), before)
+        np.testing.assert_array_equal(again.predict(X), made.predict(X))
+        assert again.shrinkage_.equals(made.shrinkage_)
+        assert again.history_.equals(made.history_)
+        assert again.trainings_.equals(made.trainings_)
+        assert again.architecture_ == made.architecture_
+
+
 def test_whole_clusters_stay_in_a_fold():
     data = drawn(400)
     cluster = np.arange(400) // 4
@@ -258,8 +275,8 @@ def mixed(n=800, seed=0):
 
 
 def test_every_kind_of_outcome_is_learnt_on_its_own_scale():
-    X, arm, Y, kinds = mixed(2000)
-    options = {"control": 0, "outcomes": kinds, "preset": "small", "epochs": 12, "lr": 3e-3}
+    X, arm, Y, kinds = mixed(1600)
+    options = {"control": 0, "outcomes": kinds, "preset": "small", "epochs": 8, "lr": 5e-3}
     found = MTMT(**options).fit(X, arm, Y).predict_effects(X)
     truth = np.array([[Y[arm == m, k].mean() - Y[arm == 0, k].mean() for k in range(4)] for m in (1, 2)])
     sd = Y[arm == 0].std(0)
@@ -411,7 +428,7 @@ def test_streamed_rows_train_as_rows_in_memory_do_in_the_same_order(tmp_path):
         device="cpu",
     )
     for (name, a), b in zip(net.named_parameters(), made.networks_[0][0].parameters(), strict=True):
-        assert torch.equal(a.double(), b), name
+        assert torch.equal(a, b), name
 
 
 def made_seed(seed: int) -> int:
@@ -492,16 +509,15 @@ def test_a_table_that_cannot_be_read_in_pieces_is_written_once(tmp_path):
     assert np.isfinite(made.predict(frame)).all()
 
 
-def test_a_sorted_table_trains_as_a_shuffled_one_does(tmp_path):
+def test_a_table_sorted_by_arm_trains_as_a_shuffled_one_does(tmp_path):
     data = drawn(2400)
-    options = {"control": "0", **QUICK, "epochs": 8, "folds": 1, "shrink": False, "val_fraction": 0.0, "lr": 3e-3}
-    ordered = np.argsort(data.Y[:, 0])
-    mixed_up = stream(0, "order").permutation(2400)
+    options = {"control": "0", **QUICK, "epochs": 6, "folds": 1, "shrink": False, "val_fraction": 0.0, "lr": 3e-3}
+    mixed_up, by_arm = stream(0, "order").permutation(2400), np.argsort(data.arm, kind="stable")
     errors = []
-    for order, shuffle in ((mixed_up, True), (ordered, True), (ordered, False)):
+    # The last one shows what sorting does where rows are taken as they lie.
+    for order, shuffle in ((mixed_up, True), (by_arm, True), (np.argsort(data.X[:, 0]), False)):
         path, frame = table(tmp_path, data, order, groups=24)
         found = MTMT(**options).fit_rows(path, **NAMED, shuffle=shuffle).predict_effects(frame)
-        truth = data.truth.response[order]
-        errors.append(float(np.sqrt(((found.response - truth) ** 2).mean())))
+        errors.append(float(np.sqrt(((found.response - data.truth.response[order]) ** 2).mean())))
     assert errors[1] < 1.05 * errors[0]
     assert errors[2] > 1.1 * errors[0]

@@ -21,11 +21,11 @@ EXPERTS = ("mlp", "ft", "resnet1d")
 # ------------------------------------------------------------------------------------------------------ the interaction
 
 
-@pytest.mark.parametrize(("query", "r", "project"), [(16, 1, True), (1, 5, False)])
-def test_folded_interaction_is_plain_attention(query, r, project):
+@pytest.mark.parametrize(("query", "r", "project", "size"), [(16, 1, True, 6), (1, 5, False, 6), (16, 1, True, 33)])
+def test_folded_interaction_is_plain_attention(query, r, project, size):
     torch.manual_seed(0)
     mixer = Interaction(query, 16, 32, 4, project=project).double()
-    tokens, queries = torch.randn(3, 6, 16).double(), torch.randn(4, r, query).double()
+    tokens, queries = torch.randn(3, size, 16).double(), torch.randn(4, r, query).double()
     with torch.no_grad():
         torch.testing.assert_close(mixer(tokens, queries), literal_attention(mixer, tokens, queries))
 
@@ -54,8 +54,27 @@ def test_interaction_agrees_with_torch():
         v_proj_weight=mixer.value.weight,
     )
     torch.testing.assert_close(mixer(tokens, queries)[:, :, 0], expected.transpose(0, 1))
-    own = mixer.weights(tokens, queries).unflatten(2, (4, 3)).mean(2)
+    own = mixer.weights(tokens, queries).unflatten(2, (3, 4)).mean(3)
     torch.testing.assert_close(own.transpose(1, 2), shares)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"enhancer": False}, {"interaction": False}, {"project": False}, {"query_tokens": 5}, {"latents": (2, 1, 1)}],
+)
+def test_a_branch_with_folded_layers_is_its_layers_in_a_row(options):
+    branch = network(**options).secondary
+    latents = options.get("latents", (1, 1))
+    tokens = torch.randn(4, len(latents), 6, 16).double()
+    queries = torch.randn(3, options.get("query_tokens", 16)).double()
+    of = torch.repeat_interleave(torch.arange(len(latents)), torch.tensor(latents))
+    flat, asked = branch.ready(tokens.flatten(0, 1), queries)
+    z = branch.mixer(flat, asked)
+    z = z if branch.enhancer is None else branch.enhancer(z)
+    z = z.mean(2).unflatten(0, (4, len(latents)))
+    expected = torch.stack([z[:, k] @ branch.weight[i] + branch.bias[i] for i, k in enumerate(of.tolist())], dim=2)
+    given = None if sum(latents) == len(latents) else of
+    torch.testing.assert_close(branch(tokens, queries, given), expected)
 
 
 def test_arms_taken_in_runs_give_the_same(monkeypatch):

@@ -60,7 +60,7 @@ class Architecture:
     d_model: int = 64
     n_tokens: int = 8
     n_heads: int = 4
-    hidden: int = 128
+    hidden: int = 256
     blocks: int = 2
     norm: str = "layer"
     query_tokens: int | None = None

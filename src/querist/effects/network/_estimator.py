@@ -12,6 +12,7 @@ from querist.effects.estimator import Estimator, Parts
 from querist.effects.nettrain import links_for, tensors_of, train, validation_rows
 from querist.effects.network._architecture import preset_options
 from querist.effects.network._design import Design
+from querist.effects.network._keeping import history_of, restore, shrinkage_of, state_of, summary_of
 from querist.effects.network._members import (
     architecture_of,
     folder_of,
@@ -57,7 +58,7 @@ class MTMT(Estimator):
         validation rows. preset: "small" or "paper" set sizes that were left at their defaults. device: as in `training.fit`.
 
     Fitted attributes beside those of `Estimator`: networks_ (fold by member), links_, architecture_, refit_ (None without),
-    shrinkage_ and history_ (tables), parameters_ (per network), folds_ [n], trainings_.
+    shrinkage_, history_ and trainings_ (tables), parameters_ (per network), folds_ [n].
 
     Source: Zhao et al. (2024), arXiv 2408.12803; the refit, the tiers and counterfactual scoring are ours.
     """
@@ -277,14 +278,18 @@ class MTMT(Estimator):
             **sizes,
         )
         self.folds_ = self._split(sample)
-        self.networks_, self.trainings_ = [], []
+        self.networks_, told = [], []
         for fold in range(self.folds):
-            self.networks_.append([self._train(sample, fold, one, hooks) for one in range(self.ensemble)])
+            made = [self._train(sample, fold, one, hooks) for one in range(self.ensemble)]
+            self.networks_.append([net for net, *_ in made])
+            told += [(fold, one, result, watched.rows) for one, (_, result, watched) in enumerate(made)]
         self.parameters_ = sum(one.numel() for one in self.networks_[0][0].parameters())
         self.refit_, self.design_ = None, Design.of(sample.encoded)
         if self.shrink:
             self.refit_ = self._shrink(sample)
-        self._tables()
+        self.history_ = history_of([(fold, one, result.history, seen) for fold, one, result, seen in told])
+        self.trainings_ = summary_of(told)
+        self.shrinkage_ = shrinkage_of(self.refit_, self.arms_, list(self.outcomes_))
 
     def _split(self, sample: Sample) -> np.ndarray:
         source = getattr(self, "_source", None)
@@ -294,12 +299,10 @@ class MTMT(Estimator):
             return np.full(sample.n, -1)
         return sample.folds(self.folds, by_outcome=True, seed=sample.seed)
 
-    def _train(self, sample: Sample, fold: int, one: int, hooks: Sequence[Any]) -> Any:
-        """One network, on all rows that are not of its fold."""
+    def _train(self, sample: Sample, fold: int, one: int, hooks: Sequence[Any]) -> tuple[Any, Any, Any]:
+        """One network, trained on all rows that are not of its fold; what `fit` returned; what was watched."""
         if (source := getattr(self, "_source", None)) is not None:
-            net, result, watched = source.train(self, sample, fold, one, hooks)
-            self.trainings_.append((fold, one, result, watched.rows))
-            return net
+            return source.train(self, sample, fold, one, hooks)
         seed = torch_seed(sample.seed, "mtmt", fold, one) % 2**31
         part = sample.take(np.flatnonzero(self.folds_ != fold))
         net = member(self.architecture_, sample.arm, seed)
@@ -327,8 +330,7 @@ class MTMT(Estimator):
             **how,
             **chosen,
         )
-        self.trainings_.append((fold, one, result, watched.rows))
-        return ready(net)
+        return ready(net), result, watched
 
     def _shrink(self, sample: Sample) -> Refit:
         response = np.empty((sample.n, sample.arms + 1, len(sample.outcomes.names)))
@@ -348,32 +350,6 @@ class MTMT(Estimator):
         )
         return refit(found, self.shrink)  # pyright: ignore[reportArgumentType]
 
-    def _tables(self) -> None:
-        """`history_` and `shrinkage_`."""
-        import polars as pl
-
-        parts = []
-        for fold, one, result, watched in self.trainings_:
-            rows = result.history.with_columns(fold=pl.lit(fold), member=pl.lit(one))
-            if watched:
-                seen = pl.DataFrame(watched).with_columns(pl.col("epoch").cast(pl.Int64))
-                rows = rows.join(seen, on="epoch", how="left")
-            parts.append(rows)
-        self.history_ = pl.concat(parts, how="diagonal")
-        names, floats = list(self.outcomes_), ("slope", "t", "factor", "tau", "tau_net", "share_x", "share_net")
-        table = [] if self.refit_ is None else self.refit_.table
-        columns: dict[str, Any] = {
-            "part": pl.Series([row["part"] for row in table], dtype=pl.String),
-            "arm": pl.Series(
-                [None if (m := row.get("arm")) is None else str(self.arms_[m]) for row in table], dtype=pl.String
-            ),
-            "outcome": pl.Series(
-                [None if (k := row.get("outcome")) is None else names[k] for row in table], dtype=pl.String
-            ),
-        }
-        columns |= {name: pl.Series([row.get(name) for row in table], dtype=pl.Float64) for name in floats}
-        self.shrinkage_ = pl.DataFrame(columns)
-
     # ------------------------------------------------------------------------------------------------------ predict
 
     def _parts(self, encoded: Any) -> Parts:
@@ -391,3 +367,11 @@ class MTMT(Estimator):
             base, increments = self.refit_.apply(self.design_.at(encoded), base, total - base[:, None])
             total = base[:, None] + increments
         return natural, total, spread
+
+    # -------------------------------------------------------------------------------------------------- model folder
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        return state_of(self)
+
+    def _restore(self, state: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        restore(self, state, arrays)

@@ -153,8 +153,8 @@ def folder_of(checkpoint: Path | str | None, fold: int, one: int) -> Path | None
 
 
 def ready(net: Network) -> Network:
-    """A trained network as it answers: in float64, where small differences between arms do not depend on how rows are batched."""
-    return net.to("cpu").double().eval()
+    """A trained network as it answers: on the CPU, in eval mode."""
+    return net.to("cpu").eval()
 
 
 def mean_response(members: Sequence[Network], links: Links, encoded: Encoded) -> Float[np.ndarray, "n M+1 K"]:
@@ -162,7 +162,7 @@ def mean_response(members: Sequence[Network], links: Links, encoded: Encoded) ->
     found = []
     with torch.no_grad():
         for numbers, missing, codes in batches_of(encoded, ASKED):
-            found.append(sum(links(net(numbers.double(), missing, codes)) for net in members) / len(members))
+            found.append(sum(links(net.precise(numbers, missing, codes)) for net in members) / len(members))
     return torch.cat(found).numpy()
 
 

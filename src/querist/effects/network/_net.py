@@ -103,8 +103,14 @@ class Network(nn.Module):
     def forward(
         self, numbers: torch.Tensor, missing: torch.Tensor, codes: torch.Tensor
     ) -> Float[torch.Tensor, "n M+1 L"]:
-        natural, base, increments = self.parts(self.tokens(numbers, missing, codes))
-        return torch.cat([natural[:, None], (natural + base)[:, None] + increments], dim=1)
+        return _together(self.parts(self.tokens(numbers, missing, codes)))
+
+    def precise(
+        self, numbers: torch.Tensor, missing: torch.Tensor, codes: torch.Tensor
+    ) -> Float[torch.Tensor, "n M+1 L"]:
+        """The same in float64, parts added up in it: a small effect beside a large response keeps its digits, so that how rows are
+        batched cannot be seen in their difference."""
+        return _together(Parts(*(part.double() for part in self.parts(self.tokens(numbers, missing, codes)))))
 
     def observed(
         self, tokens: Float[torch.Tensor, "n K T D"], arm: torch.Tensor
@@ -131,6 +137,11 @@ class Network(nn.Module):
         queries = self.arms.weight if hasattr(self, "secondary") else self.treated
         assert isinstance(branch.mixer, Interaction)
         flat, asked = branch.ready(tokens.flatten(0, 1), queries)
-        found = branch.mixer.weights(flat, asked)  # [n·K, T, heads·M·r]
-        found = found.unflatten(2, (branch.mixer.heads, len(asked), -1)).mean(dim=(2, 4))
+        found = branch.mixer.weights(flat, asked)  # [n·K, T, M·r·heads]
+        found = found.unflatten(2, (len(asked), -1)).mean(3)
         return found.transpose(1, 2).unflatten(0, tokens.shape[:2])
+
+
+def _together(parts: Parts) -> Float[torch.Tensor, "n M+1 L"]:
+    natural, base, increments = parts
+    return torch.cat([natural[:, None], (natural + base)[:, None] + increments], dim=1)

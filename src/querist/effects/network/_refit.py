@@ -23,6 +23,9 @@ __all__ = ["Evidence", "Linear", "Refit", "evidence", "refit"]
 
 Method = Literal["tier", "flat", "slope"]
 
+SPREAD = 1e-3
+"""Least sd of what the networks say of people, in sd of the outcome: below it standardised columns would show how rows were rounded."""
+
 
 @dataclass(frozen=True, slots=True)
 class Linear:
@@ -259,7 +262,7 @@ def _linear(
     """Columns y [n, C] of outcomes `of` on [x | own]; constant: means to use, else those of y. Outcomes with other rows observed
     are decomposed apart, and share the scales."""
     columns = y.shape[1]
-    centre, scale = _standard(found, own)
+    centre, scale = _standard(found, own, of)
     inputs = len(centre)
     groups: dict[bytes, list[int]] = {}
     for c in np.flatnonzero(known):
@@ -309,14 +312,15 @@ def _told(
     return row
 
 
-def _standard(found: Evidence, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted mean and sd of the columns; a constant column never counts."""
+def _standard(found: Evidence, own: np.ndarray, of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted mean and sd of the columns; one that is constant, or of which the networks say the same to everybody, never counts."""
+    least = [np.zeros(found.x.shape[1]), SPREAD * found.sd[of]]
     means, sds = [], []
-    for block in (found.x, own):
+    for block, floor in zip((found.x, own), least, strict=True):
         mean = np.average(block, axis=0, weights=found.weight)
         sd = np.sqrt(np.average((block - mean) ** 2, axis=0, weights=found.weight))
         means.append(mean)
-        sds.append(np.where(sd > 1e-9 * np.maximum(np.abs(mean), 1e-9), sd, np.inf))
+        sds.append(np.where(sd > np.maximum(floor, 1e-9 * np.maximum(np.abs(mean), 1e-9)), sd, np.inf))
     return np.concatenate(means), np.concatenate(sds)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from querist.effects.arrays import arm_codes
-from querist.effects.inputs import prepare_outcomes
 from querist.effects.nettrain import batch_rows, tensors_of
 from querist.effects.network._members import (
     folder_of,
@@ -24,6 +23,7 @@ from querist.effects.network._members import (
 )
 from querist.effects.network._stream import Streamed
 from querist.effects.network._survey import Plan, survey
+from querist.effects.outcomes import prepare_outcomes
 from querist.effects.sample import Sample, control_of, sample_of
 from querist.errors import BadOption
 from querist.sources.rows import Rows, open_rows
