@@ -14,6 +14,7 @@ import numpy as np
 from querist.effects.arrays import arm_codes
 from querist.effects.configs import EvaluateConfig, named_numbers
 from querist.effects.errors import CostRange
+from querist.effects.outcomes import parse_outcomes
 from querist.effects.serving import load
 from querist.effects.studies.people import OPTIONS, Opened, open_people
 from querist.errors import BadOption, ShapeMismatch, UnknownName, near
@@ -64,8 +65,9 @@ def open_sources(names: Sequence[str], held: Mapping[str, Any]) -> dict[str, Any
 
 
 def _short(folder: Path) -> str:
-    parts = [part for part in folder.resolve().parts if part != "model"]
-    return parts[-1] if parts else str(folder)
+    """The name of a run, or of a model folder that lies in none."""
+    place = folder.resolve()
+    return place.parent.name if place.name == "model" and (place.parent / "run.json").exists() else place.name
 
 
 def open_table(table: Any, config: EvaluateConfig, sources: Mapping[str, Any]) -> Opened:
@@ -81,6 +83,8 @@ def open_table(table: Any, config: EvaluateConfig, sources: Mapping[str, Any]) -
             raise UnknownName("The table has no such column", value=name, allowed=near(name, rows.names, 12))
     told = config
     if model is not None:
+        for outcome in parse_outcomes(config.outcome):
+            _has_outcome("The model", model, outcome)
         fields: dict[str, Any] = {}
         if not config.outcome and not rows.options.get("outcome"):
             fields["outcome"] = tuple(f"{name}:{kind}" for name, kind in model.outcomes_.items())
@@ -119,13 +123,17 @@ def check_sources(sources: Mapping[str, Any], people: Opened) -> None:
                 f"{name} has other arms", value=", ".join(sorted(arms)), allowed=", ".join(people.names)
             )
         for outcome in people.outcomes.names:
-            if outcome not in source.outcomes_:
-                raise UnknownName(
-                    f"{name} has no such outcome",
-                    value=outcome,
-                    allowed=near(outcome, source.outcomes_, 8),
-                    mend="Name the outcomes that all sources have (--outcome)",
-                )
+            _has_outcome(name, source, outcome)
+
+
+def _has_outcome(name: str, model: Any, outcome: str) -> None:
+    if outcome not in model.outcomes_:
+        raise UnknownName(
+            f"{name} has no such outcome",
+            value=outcome,
+            allowed=near(outcome, model.outcomes_, 8),
+            mend="Name outcomes that all sources have (--outcome)",
+        )
 
 
 def priced(config: EvaluateConfig, people: Opened) -> Prices:
