@@ -78,6 +78,9 @@ def _balance(rows: pl.DataFrame) -> Figure:
         Axes("standardised mean difference from control (sd)", ""),
         marks=[Mark("−1.96 sd of chance", -1.96 * chance), Mark("+1.96 sd of chance", 1.96 * chance)],
     )
+    values = [abs(one) for x, _, _ in groups.values() for one in x[np.isfinite(x)]]
+    end = 1.06 * max([1.96 * chance, *values])
+    layout["xaxis"] |= {"range": [-end, end]}
     layout["yaxis"] |= {"tickvals": list(range(len(kept))), "ticktext": kept, "automargin": True}
     layout["height"] = 160 + 18 * len(kept)
     left = len(order) - len(kept)

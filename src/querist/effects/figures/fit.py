@@ -48,14 +48,14 @@ def _ladder(rows: pl.DataFrame) -> Figure:
         if natural and natural[0]["estimate"] is not None:
             one = natural[0]
             title += f": natural response {one['estimate']:.4g} [{one['low']:.4g}, {one['high']:.4g}]"
-        panels.append((title, _points(steps)))
+        panels.append((title, _points(steps, str(outcome))))
     data, layout = stack(panels)
     layout["height"] = 120 + sum(80 + 26 * len(chart[0][0]["y"]) for _, chart in panels)
     caption = "Base effect, increments and total effects per person: measured with interval, and the mean that the model predicts."
     return Figure("ladder", "Natural response, base effect, increments", caption, data, layout, "ladder")
 
 
-def _points(steps: list[tuple[str, dict[str, Any]]]) -> Chart:
+def _points(steps: list[tuple[str, dict[str, Any]]], outcome: str) -> Chart:
     labels, rows = [label for label, _ in steps], [row for _, row in steps]
     y = np.arange(len(rows), dtype=float)[::-1]
 
@@ -63,12 +63,11 @@ def _points(steps: list[tuple[str, dict[str, Any]]]) -> Chart:
         return np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=float)
 
     data, layout = scatter(
-        {"measured": (of("estimate"), y, labels), "predicted by the model": (of("predicted"), y, labels)},
-        Axes("effect, outcome per person", ""),
+        {"measured": (of("estimate"), y, labels), "predicted by the model": (of("predicted"), y - 0.25, labels)},
+        Axes(f"{outcome} per person", ""),  # a scale of its own for each outcome
         marks=[Mark("no effect", 0.0)],
     )
     data[0]["error_x"] = whiskers(of("estimate"), of("low"), of("high"))
-    data[1]["marker"] = {**data[1]["marker"], "symbol": "x-thin-open", "size": 9}
     layout["yaxis"] |= {
         "tickvals": y.tolist(),
         "ticktext": labels,

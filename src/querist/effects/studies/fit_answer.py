@@ -132,6 +132,9 @@ def _layout(config: FitConfig, tables: Mapping[str, pl.DataFrame], names: set[st
     def shown(*wanted: str) -> tuple[str, ...]:
         return tuple(name for name in wanted if name in names)
 
+    def filled(*wanted: str) -> tuple[str, ...]:
+        return tuple(name for name in wanted if tables[name].height)
+
     sections = [
         Section(
             "What do the arms change?",
@@ -143,13 +146,13 @@ def _layout(config: FitConfig, tables: Mapping[str, pl.DataFrame], names: set[st
                     if config.tier == "mean"
                     else "The base is the effect of the arm of reference."
                 ),
-                "Points are measured: means of doubly robust scores of these people. Crosses are the means that the model predicts "
-                "for the same people. Whether the model tells people apart is a matter for rows that it has not seen: "
+                "Measured are means of doubly robust scores of these people; below each lies the mean that the model predicts for the "
+                "same people. Whether the model tells people apart is a matter for rows that it has not seen: "
                 "`querist effects evaluate`.",
             ),
             findings=(("*", ANY_EFFECT.id),),
             figures=shown("ladder"),
-            tables=("ladder", "ate", "arms", "not_estimable"),
+            tables=filled("ladder", "ate", "arms", "not_estimable"),
         ),
         Section(
             "What does the model predict?",
@@ -161,7 +164,7 @@ def _layout(config: FitConfig, tables: Mapping[str, pl.DataFrame], names: set[st
             ),
             findings=(("*", ARM_HIDDEN.id),),
             figures=shown("parts", "importance"),
-            tables=("predicted", "importance", "columns", "hidden"),
+            tables=filled("predicted", "importance", "columns"),
         ),
     ]
     if kind.trained:
