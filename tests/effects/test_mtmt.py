@@ -11,8 +11,10 @@ import torch
 from sklearn.base import clone
 
 from querist import effects
+from querist.effects.errors import ArmMissing, OutcomeKind
 from querist.effects.network import MTMT
 from querist.effects.network._design import Design
+from querist.effects.reading import roles_of
 from querist.effects.simulation import SETTINGS, simulate
 from querist.errors import BadOption
 from querist.sources.rows import open_rows
@@ -443,8 +445,8 @@ def test_an_epoch_of_a_stream_meets_every_row_once_in_any_number_of_processes(tm
 
     data = drawn(1000)
     path, _ = table(tmp_path, data, groups=20, row=np.arange(1000).astype(float))
-    features = (*(f"x{i}" for i in range(12)), "row")
-    plan, found = survey(Plan(open_rows(path), features, "segment", ("one",), None, None, 2, 0.1, 0))
+    rows = open_rows(path)
+    plan, found = survey(Plan(rows, roles_of(rows, arm="segment", outcomes=["one"], drop=["two"]), 2, 0.1, 0))
     assert found.n == 1000
     assert found.groups.sum() + found.valid.sum() == 1000
     model = fitted(drawn(200))
@@ -491,7 +493,7 @@ def test_a_streamed_fit_that_was_killed_goes_on_to_the_same_bits(tmp_path):
 def test_streamed_clusters_stay_whole_and_weights_come_from_a_column(tmp_path):
     data = drawn(1000)
     path, frame = table(tmp_path, data, household=np.arange(1000) // 5, w=np.arange(1000) % 3 + 1.0)
-    made = MTMT(control="0", **QUICK).fit_rows(path, **NAMED, cluster="household", sample_weight="w")
+    made = MTMT(control="0", **QUICK).fit_rows(path, **NAMED, cluster="household", weight="w")
     assert made.features_ == [f"x{i}" for i in range(12)]
     folds = made.folds_.reshape(200, 5)
     assert (folds == folds[:, :1]).all()
@@ -521,3 +523,40 @@ def test_a_table_sorted_by_arm_trains_as_a_shuffled_one_does(tmp_path):
         errors.append(float(np.sqrt(((found.response - data.truth.response[order]) ** 2).mean())))
     assert errors[1] < 1.05 * errors[0]
     assert errors[2] > 1.1 * errors[0]
+
+
+def test_a_streamed_table_is_held_to_what_a_table_in_memory_is(tmp_path):
+    data = drawn(600)
+    arm = data.arm.astype(str).astype(object)
+    arm[[7, 400]] = None
+    path, frame = table(tmp_path, data, groups=6)
+    frame = frame.with_columns(
+        segment=pl.Series(arm.tolist(), dtype=pl.String),
+        bought=pl.when(pl.col("one") > 0).then(pl.lit("yes")).otherwise(pl.lit("no")),
+    )
+    frame.write_parquet(path, row_group_size=100)
+    with pytest.raises(ArmMissing, match="row 7"):
+        MTMT(control="0", **QUICK).fit_rows(path, arm="segment", outcomes=["two"], drop=["one", "bought"])
+    options = {"arm": "segment", "outcomes": ["bought"], "drop": ["one", "two"], "positive": "yes"}
+    made = MTMT(control="0", **QUICK).fit_rows(path, **options, drop_missing_arm=True)
+    assert made.outcomes_ == {"bought": "binary"}
+    assert len(made.folds_) == 598
+    assert "2 rows without an arm are left out" in made.warnings_
+    natural = made.predict_effects(frame).natural[:, 0]
+    assert 0 < natural.min() < natural.max() < 1
+    with pytest.raises(OutcomeKind, match="binary"):
+        MTMT(control="0", **QUICK).fit_rows(
+            path, arm="segment", outcomes={"one": "binary"}, drop=["two", "bought"], drop_missing_arm=True
+        )
+    with pytest.raises(BadOption, match="outcome"):
+        MTMT(control="0", **QUICK).fit_rows(path, arm="segment")
+
+
+def test_a_table_held_in_memory_is_fitted_as_its_columns_are(tmp_path):
+    data = drawn(400)
+    path, frame = table(tmp_path, data)
+    made = MTMT(control="0", **QUICK).fit_rows(path, **NAMED, stream=False, checkpoint=tmp_path / "c")
+    X = frame.select([f"x{i}" for i in range(12)])
+    again = MTMT(control="0", **QUICK).fit(X, frame["segment"], frame.select("one", "two"))
+    np.testing.assert_array_equal(made.predict(frame), again.predict(frame))
+    assert (tmp_path / "c" / "network-1-0").is_dir()

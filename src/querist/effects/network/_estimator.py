@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from querist.effects.network._members import (
     watch,
 )
 from querist.effects.network._refit import Refit, evidence, refit
+from querist.effects.network._streamed import fit_streamed
 from querist.effects.sample import Sample
 from querist.errors import BadOption
 from querist.statistics import torch_seed
@@ -169,7 +170,8 @@ class MTMT(Estimator):
         progress: see `training.fit`. In a group of processes (`training.launch_group`) each calls this with the same arguments.
         """
         self._check_options()
-        self._how = {"checkpoint": checkpoint, "resume": resume, "progress": progress}
+        # `fit_rows` has said how already where it comes through here.
+        self._how = getattr(self, "_how", {"checkpoint": checkpoint, "resume": resume, "progress": progress})
         try:
             return super().fit(
                 X, arm, Y, sample_weight=sample_weight, cluster=cluster, propensity=propensity, hooks=hooks
@@ -181,47 +183,50 @@ class MTMT(Estimator):
         self,
         rows: Any,
         *,
-        arm: str,
-        outcomes: Iterable[str] | Mapping[str, str],
-        features: Iterable[str] | None = None,
+        arm: str | None = None,
+        outcomes: Any = None,
+        feature: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        weight: str | None = None,
         cluster: str | None = None,
-        sample_weight: str | None = None,
         propensity: Any = None,
+        positive: Any = None,
+        drop_missing_arm: bool = False,
         hooks: Sequence[Any] = (),
         checkpoint: Path | str | None = None,
         resume: bool = False,
         progress: Any = None,
+        stream: bool = True,
         shuffle: bool = True,
     ) -> MTMT:
-        """Learn from a table that may be larger than memory; every column is named, and read once before training.
+        """Learn from a table that may be larger than memory; every column is read once before training. See `Estimator.fit_rows`.
 
-        rows: anything that `sources.rows.open_rows` opens; a table that cannot be read in pieces is written as Parquet first.
-        outcomes: names, or name to kind. features: all other columns where left out. Epochs take the table's pieces in an order of
-        their own, eight at a time, and mix their rows (shuffle=False: in the order of the table). Rows, or whole clusters, are
-        dealt to folds and validation by a hash. Links, validation and the refit use at most a million rows, drawn by a hash
-        as well; shares of arms count all rows. propensity: "share", arm to probability, or "estimate" for the refit alone.
-
-        Other arguments, and what is raised: see `fit`.
+        stream: False holds the rows in memory and is `fit`. A table that cannot be read in pieces is written as Parquet first. Epochs
+        take the table's pieces in an order of their own, eight at a time, and mix their rows (shuffle=False: as they lie). Rows, or
+        whole clusters, are dealt to folds and validation by a hash. Links, validation and the refit use at most a million rows,
+        drawn by a hash as well; shares of arms count all rows. propensity: "share", arm to probability, or "estimate" for the
+        refit alone. Others, and what is raised: see `fit`.
         """
-        from querist.effects.network._streamed import fit_streamed
-
         self._check_options()
         self._how = {"checkpoint": checkpoint, "resume": resume, "progress": progress}
+        named = outcomes if outcomes is not None else self.outcomes
+        named = [named] if isinstance(named, str) else named if named is not None else ()
+        columns = {
+            "arm": arm,
+            "outcomes": named,
+            "feature": feature,
+            "drop": drop,
+            "weight": weight,
+            "cluster": cluster,
+        }
+        told = {"positive": positive, "drop_missing_arm": drop_missing_arm, "propensity": propensity, "hooks": hooks}
         try:
-            fit_streamed(
-                self,
-                rows,
-                arm,
-                outcomes,
-                features=features,
-                cluster=cluster,
-                sample_weight=sample_weight,
-                propensity=propensity,
-                hooks=hooks,
-                shuffle=shuffle,
-            )
+            if stream:
+                fit_streamed(self, rows, shuffle=shuffle, **columns, **told)
+            else:
+                super().fit_rows(rows, **columns, **told)
         finally:
-            del self._how
+            self.__dict__.pop("_how", None)
         return self
 
     def _check_options(self) -> None:

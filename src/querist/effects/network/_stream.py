@@ -6,7 +6,7 @@ time, and mixes their rows. Each process reads pieces of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -16,7 +16,8 @@ import torch
 from jaxtyping import Float, Int
 
 from querist.effects.links import Links
-from querist.effects.network._survey import Plan, arm_of, outcomes_of, weights_of
+from querist.effects.network._survey import Plan
+from querist.effects.outcomes import _check
 from querist.sources.rows import Columns
 from querist.statistics import stream
 
@@ -32,7 +33,8 @@ Batch = dict[str, torch.Tensor]
 class Streamed:
     """A `training.Batches` of the rows outside a fold that are not set aside.
 
-    positions: label of an arm to its number; counts [G]: such rows in each piece; weigh(codes) -> weights in the loss.
+    positions: label of an arm to its number; counts [G]: such rows in each piece; weigh(codes) -> weights in the loss;
+    usable [M + 1, K]: whether an arm carries an outcome; kinds of the outcomes, which every row is held to.
     """
 
     plan: Plan
@@ -48,6 +50,7 @@ class Streamed:
     shuffle: bool = True
     buffer: int = BUFFER
     usable: np.ndarray | None = None
+    kinds: Sequence[str] = ()
     starts: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,7 +65,7 @@ class Streamed:
         """See `training.Batches`."""
         return {
             "table": self.plan.rows.fingerprint,
-            "columns": list(self.plan.names),
+            "columns": self.plan.roles.names,
             "rows": int(self.counts.sum()),
             "fold": self.fold,
             "batch_size": self.batch_size,
@@ -107,18 +110,18 @@ class Streamed:
 
     def piece(self, number: int) -> Batch:
         """The rows of one piece that are trained on, as tensors."""
-        table, start = self.plan.rows.group(number, self.plan.names), int(self.starts[number])
-        fold, valid, _ = self.plan.dealt(table, start)
-        rows = np.flatnonzero((fold != self.fold) & ~valid)
-        table = table.take(rows)
-        label = arm_of(table, self.plan.arm, start)
-        known, place = np.unique(label, return_inverse=True)
+        start = int(self.starts[number])
+        piece = self.plan.piece(number, start)
+        for k, (name, kind) in enumerate(zip(self.plan.roles.outcomes, self.kinds, strict=False)):
+            _check(piece.outcomes[:, k], name, kind, start)
+        # With one fold rows are of none (−1).
+        piece = piece.take(np.flatnonzero(~piece.valid & ((piece.fold != self.fold) | (piece.fold < 0))))
+        known, place = np.unique(piece.arm, return_inverse=True)
         code = np.array([self.positions[one] for one in known.tolist()], dtype=np.int64)[place.reshape(-1)]
-        y = outcomes_of(table, self.plan.outcomes)
-        weight = weights_of(table, self.plan.weight, start) / self.mean_weight
+        y, weight = piece.outcomes, piece.weight / self.mean_weight
         weight = weight if self.weigh is None else weight * self.weigh(code)
         seen = np.isfinite(y) if self.usable is None else np.isfinite(y) & self.usable[code]
-        encoded = self.columns.encode(table, start=start)
+        encoded = self.columns.encode(piece.table, start=start)
         return {
             "numbers": torch.from_numpy(encoded.numbers),
             "missing": torch.from_numpy(encoded.missing),

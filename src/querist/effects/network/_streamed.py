@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,10 +22,11 @@ from querist.effects.network._members import (
     watch,
 )
 from querist.effects.network._stream import Streamed
-from querist.effects.network._survey import Plan, survey
+from querist.effects.network._survey import Plan, Survey, survey
 from querist.effects.outcomes import prepare_outcomes
+from querist.effects.reading import roles_of
 from querist.effects.sample import Sample, control_of, sample_of
-from querist.errors import BadOption
+from querist.errors import BadOption, near
 from querist.sources.rows import Rows, open_rows
 from querist.statistics import torch_seed
 from querist.training import fit as fit_network
@@ -39,7 +40,7 @@ __all__ = ["Source", "fit_streamed"]
 class Source:
     """What takes the place of the rows in memory: makes a fold's batches, and tells how held rows were dealt."""
 
-    def __init__(self, plan: Plan, surveyed: Any, positions: Mapping[Any, int], shuffle: bool):
+    def __init__(self, plan: Plan, surveyed: Survey, positions: Mapping[Any, int], shuffle: bool):
         self.plan, self.surveyed, self.positions, self.shuffle = plan, surveyed, positions, shuffle
 
     def rows(self, fold: int) -> np.ndarray:
@@ -71,6 +72,7 @@ class Source:
             weigh,
             self.shuffle,
             usable=sample.estimable,
+            kinds=sample.outcomes.kinds,
         )
         seen = torch.from_numpy(held)
         check = {name: value[seen] for name, value in given.items()} if held.size else None
@@ -104,29 +106,23 @@ class Source:
 def fit_streamed(
     model: MTMT,
     rows: Any,
-    arm: str,
-    outcomes: Iterable[str] | Mapping[str, str],
     *,
-    features: Iterable[str] | None,
-    cluster: str | None,
-    sample_weight: str | None,
     propensity: Any,
+    positive: Any,
+    drop_missing_arm: bool,
     hooks: Sequence[Any],
     shuffle: bool,
+    **named: Any,
 ) -> None:
     """See `MTMT.fit_rows`."""
     with tempfile.TemporaryDirectory(prefix="querist-rows-") as folder:
         opened: Rows = open_rows(rows).grouped(folder)
-        names = tuple(outcomes)
-        kinds = outcomes if isinstance(outcomes, Mapping) else model.outcomes
-        opened.chosen([arm, *names, *(one for one in (cluster, sample_weight) if one)])
-        special = {arm, *names, cluster, sample_weight}
-        used = tuple(features) if features is not None else tuple(one for one in opened.names if one not in special)
-        plan = Plan(
-            opened, used, arm, names, cluster, sample_weight, model.folds, model.val_fraction, model.random_state
-        )
+        roles = roles_of(opened, **named)
+        if not roles.outcomes:
+            raise BadOption("No outcome is named", allowed=near("outcome", opened.names, 12), mend="Give outcomes=")
+        plan = Plan(opened, roles, model.folds, model.val_fraction, model.random_state, positive, drop_missing_arm)
         plan, found = survey(plan)
-        sample, missing = _sample(model, found, names, kinds, propensity)
+        sample, missing, notes = _sample(model, plan, found, propensity)
         positions = {label: m for m, label in enumerate(sample.labels)}
         for label in found.arms:
             if label not in positions:
@@ -135,19 +131,16 @@ def fit_streamed(
                 )
         model._source = Source(plan, found, positions, shuffle)
         try:
-            model._learn(sample, missing, list(sample.columns.notes), hooks)
+            model._learn(sample, missing, notes, hooks)
         finally:
             del model._source
 
 
-def _sample(
-    model: MTMT, found: Any, names: tuple[str, ...], kinds: Mapping[str, str] | None, propensity: Any
-) -> tuple[Sample, Any]:
+def _sample(model: MTMT, plan: Plan, found: Survey, propensity: Any) -> tuple[Sample, Any, list[str]]:
     """The held rows, with shares of arms counted over all rows."""
-    import polars as pl
-
     control = control_of(found.arm, model.control)
-    prepared = prepare_outcomes(pl.DataFrame(found.outcomes, schema=list(names)), kinds)
+    named = plan.roles.outcomes
+    prepared = prepare_outcomes({name: found.outcomes[:, k] for k, name in enumerate(named)}, named)
     labels, _ = arm_codes(found.arm, control, model.arms)
     given = model.propensity if propensity is None else propensity
     if isinstance(given, str) and given == "estimate" and model.weighting != "none":
@@ -179,4 +172,7 @@ def _sample(
         min_events=model.min_events,
         seed=model.random_state,
     )
-    return sample, missing
+    notes = [*plan.rows.notes, *sample.columns.notes, *prepared.notes]
+    if found.dropped:
+        notes.append(f"{found.dropped} rows without an arm are left out")
+    return sample, missing, notes

@@ -3,66 +3,114 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Float, Int, UInt64
+from jaxtyping import Bool, Float, Int, UInt64
 
-from querist.effects.arrays import labels_of
 from querist.effects.errors import ArmMissing
-from querist.errors import BadOption, BadValues
+from querist.effects.reading import Roles, arm_labels
+from querist.errors import BadValues
 from querist.sources.rows import Columns, Rows, hash_rows
+from querist.sources.rows.values import kind_of, numbers, texts
 from querist.statistics.streams import torch_seed
 
-__all__ = ["HELD", "Plan", "Survey", "survey"]
+__all__ = ["HELD", "Piece", "Plan", "Survey", "survey"]
 
 HELD = 1 << 20
 """Rows that are held in memory at most: they give the links' constants, the validation rows and the refit."""
 
-_CHUNKS = 1 << 16
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of one piece that have an arm: the table, arm labels, outcomes [n, K], weights, folds (−1 with one fold), rows set aside
+    for validation, rows that are held in memory."""
+
+    table: pa.Table
+    arm: np.ndarray
+    outcomes: Float[np.ndarray, "n K"]
+    weight: Float[np.ndarray, "n"]
+    fold: Int[np.ndarray, "n"]
+    valid: Bool[np.ndarray, "n"]
+    held: Bool[np.ndarray, "n"]
+    dropped: int = 0
+
+    def take(self, rows: Int[np.ndarray, "r"]) -> Piece:
+        """Some of its rows."""
+        return Piece(
+            self.table.take(rows),
+            self.arm[rows],
+            self.outcomes[rows],
+            self.weight[rows],
+            self.fold[rows],
+            self.valid[rows],
+            self.held[rows],
+        )
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Columns of a table by their part, and how rows are dealt to folds: by the hash of their cluster, or of their number.
+    """Columns of a table by their roles, and how rows are dealt to folds: by the hash of their cluster, or of their number.
 
-    A share `valid` of the units of each fold's training rows is set aside; units below the share `held` are kept in memory.
+    A share `valid` of the units is set aside; those below the share `held` are kept in memory. positive: label that counts as 1,
+    for all or by outcome. drop_missing_arm: rows without an arm are passed over.
     """
 
     rows: Rows
-    features: tuple[str, ...]
-    arm: str
-    outcomes: tuple[str, ...]
-    cluster: str | None
-    weight: str | None
+    roles: Roles
     folds: int
     valid: float
     seed: int
+    positive: Any = None
+    drop_missing_arm: bool = False
     held: float = 1.0
 
-    @property
-    def names(self) -> list[str]:
-        """All columns that are read."""
-        extra = [one for one in (self.cluster, self.weight) if one is not None]
-        return list(dict.fromkeys([*self.features, self.arm, *self.outcomes, *extra]))
+    def piece(self, number: int, start: int) -> Piece:
+        """One piece of the table, whose first row has the number `start`. Raises ArmMissing, BadValues with the row."""
+        roles = self.roles
+        table = self.rows.group(number, roles.names)
+        unit = np.arange(start, start + table.num_rows, dtype=np.uint64)
+        if roles.cluster is not None:
+            unit = hash_rows(table, [roles.cluster])
+        label, known = arm_labels(table.column(roles.arm), what=roles.arm)
+        if not known.all():
+            if not self.drop_missing_arm:
+                raise ArmMissing(
+                    f"{roles.arm} is missing",
+                    value=f"first at row {start + int(np.argmin(known))}",
+                    allowed="a label in every row",
+                    mend="Leave these rows out (--drop-missing-arm)",
+                )
+            at = np.flatnonzero(known)
+            table, label, unit = table.take(at), label[at], unit[at]
+        fold = np.full(len(unit), -1)
+        if self.folds > 1:
+            fold = (_share(unit, self.seed, "fold") * self.folds).astype(np.int64)
+        return Piece(
+            table,
+            label,
+            self._outcomes(table, start),
+            _weights(table, roles.weight, start),
+            fold,
+            _share(unit, self.seed, "valid") < self.valid,
+            _share(unit, self.seed, "held") < self.held,
+            int((~known).sum()),
+        )
 
-    def dealt(
-        self, table: pa.Table | pa.RecordBatch, start: int
-    ) -> tuple[Int[np.ndarray, "n"], np.ndarray, np.ndarray]:
-        """Fold of each row (−1 with one fold), whether it is set aside, whether it is held; start: number of the first row."""
-        unit = _units(self, table, start)
-        fold = (_share(unit, self.seed, "fold") * self.folds).astype(np.int64) if self.folds > 1 else None
-        fold = np.full(table.num_rows, -1) if fold is None else fold
-        return fold, _share(unit, self.seed, "valid") < self.valid, _share(unit, self.seed, "held") < self.held
-
-
-def _units(plan: Plan, table: Any, start: int) -> UInt64[np.ndarray, "n"]:
-    if plan.cluster is None:
-        return np.arange(start, start + table.num_rows, dtype=np.uint64)
-    return hash_rows(table, [plan.cluster])
+    def _outcomes(self, table: pa.Table, start: int) -> Float[np.ndarray, "n K"]:
+        columns = []
+        for name in self.roles.outcomes:
+            column, label = table.column(name), self.positive
+            label = label.get(name) if isinstance(label, Mapping) else label
+            if label is not None and kind_of(column.type) == "category" and not pa.types.is_boolean(column.type):
+                said = np.asarray(texts(column, name).to_pylist(), dtype=object)
+                columns.append(np.where(said == None, np.nan, said == str(label)).astype(float))  # noqa: E711
+            else:
+                columns.append(numbers(column, name, start))
+        return np.stack(columns, axis=1)
 
 
 def _share(unit: UInt64[np.ndarray, "n"], seed: int, name: str) -> Float[np.ndarray, "n"]:
@@ -78,22 +126,23 @@ def _share(unit: UInt64[np.ndarray, "n"], seed: int, name: str) -> Float[np.ndar
 
 @dataclass(frozen=True)
 class Survey:
-    """columns: learnt features; arms: rows (by weight) of each label; groups [G, J + 1]: rows of each piece in each fold that are
-    not set aside (column J: without a fold); total weight; n rows; the held rows as columns: features (a table), arm labels,
-    outcomes [h, K], cluster ids, weights, folds, set aside."""
+    """columns: learnt features; arms: weight of the rows of each label; groups [G, J]: rows of each piece and fold that are not set
+    aside; n rows, their mean weight, `dropped` of them without an arm. Of the rows held in memory: features (a table), arm
+    labels, outcomes [h, K], cluster ids, weights, folds, and which are set aside."""
 
     columns: Columns
     arms: Mapping[Any, float]
     groups: Int[np.ndarray, "G J"]
     n: int
     mean_weight: float
+    dropped: int
     features: pa.Table
     arm: np.ndarray
     outcomes: Float[np.ndarray, "h K"]
     cluster: np.ndarray | None
     weight: Float[np.ndarray, "h"]
     fold: Int[np.ndarray, "h"]
-    valid: np.ndarray
+    valid: Bool[np.ndarray, "h"]
 
 
 def survey(plan: Plan) -> tuple[Plan, Survey]:
@@ -101,87 +150,54 @@ def survey(plan: Plan) -> tuple[Plan, Survey]:
 
     Raises ArmMissing, BadValues, UnknownName and what reading raises.
     """
-    rows = plan.rows
-    if plan.arm in plan.features or set(plan.outcomes) & set(plan.features):
-        raise BadOption("A feature is the arm or an outcome", value=plan.arm, mend="Leave it out of features=")
-    columns = rows.columns(plan.features)
-    n = rows.count()
-    plan = Plan(**{**plan.__dict__, "held": min(1.0, HELD / n)})
+    rows, roles = plan.rows, plan.roles
+    columns = rows.columns(roles.features)
+    plan = replace(plan, held=min(1.0, HELD / rows.count()))
     arms: Counter[Any] = Counter()
-    counts = np.zeros((len(rows.groups), max(plan.folds, 1)), dtype=np.int64)
-    kept: dict[str, list[Any]] = {name: [] for name in ("table", "arm", "y", "cluster", "weight", "fold", "valid")}
-    start, total = 0, 0.0
-    for number in range(len(rows.groups)):
-        table = rows.group(number, plan.names)
-        fold, valid, held = plan.dealt(table, start)
-        label = arm_of(table, plan.arm, start)
-        weight = weights_of(table, plan.weight, start)
-        seen, place = np.unique(label, return_inverse=True)
-        for one, count in zip(seen.tolist(), np.bincount(place.reshape(-1), weight).tolist(), strict=True):
-            arms[one] += count
-        for j in range(max(plan.folds, 1)):
-            counts[number, j] = int((~valid & (fold == (j if plan.folds > 1 else -1))).sum())
-        at = np.flatnonzero(held)
-        kept["table"].append(table.select(list(plan.features)).take(at))
-        kept["arm"].append(label[at])
-        kept["y"].append(outcomes_of(table, plan.outcomes)[at])
-        kept["weight"].append(weight[at])
-        kept["fold"].append(fold[at])
-        kept["valid"].append(valid[at])
-        if plan.cluster is not None:
-            kept["cluster"].append(hash_rows(table, [plan.cluster])[at])
-        start, total = start + table.num_rows, total + float(weight.sum())
+    counts = np.zeros((len(rows.groups), plan.folds), dtype=np.int64)
+    kept: list[Piece] = []
+    cluster: list[np.ndarray] = []
+    start, n, total, dropped = 0, 0, 0.0, 0
+    for number, size in enumerate(rows.groups):
+        piece = plan.piece(number, start)
+        seen, place = np.unique(piece.arm, return_inverse=True)
+        arms.update(dict(zip(seen.tolist(), np.bincount(place.reshape(-1), piece.weight).tolist(), strict=True)))
+        counts[number] = np.bincount(np.maximum(piece.fold[~piece.valid], 0), minlength=plan.folds)
+        at = np.flatnonzero(piece.held)
+        if roles.cluster is not None:
+            cluster.append(hash_rows(piece.table, [roles.cluster])[at])
+        kept.append(piece.take(at))
+        start, n, dropped = start + size, n + len(piece.arm), dropped + piece.dropped
+        total += float(piece.weight.sum())
     if not total > 0:
-        raise BadValues("No row has a weight", value=plan.weight, allowed="a positive one")
-    joined = {name: np.concatenate(parts) for name, parts in kept.items() if parts and name != "table"}
+        raise BadValues("No row has a weight", value=roles.weight, allowed="a positive one")
     return plan, Survey(
         columns,
         dict(arms),
         counts,
         n,
         total / n,
-        pa.concat_tables(kept["table"]),
-        joined["arm"],
-        joined["y"],
-        joined.get("cluster"),
-        joined["weight"],
-        joined["fold"],
-        joined["valid"],
+        dropped,
+        pa.concat_tables([one.table.select(list(roles.features)) for one in kept]),
+        np.concatenate([one.arm for one in kept]),
+        np.concatenate([one.outcomes for one in kept]),
+        np.concatenate(cluster) if cluster else None,
+        np.concatenate([one.weight for one in kept]),
+        np.concatenate([one.fold for one in kept]),
+        np.concatenate([one.valid for one in kept]),
     )
 
 
-def arm_of(table: Any, name: str, start: int) -> np.ndarray:
-    """Labels of a piece's rows. Raises ArmMissing with the row's number in the table."""
-    column = table.column(name)
-    if column.null_count:
-        row = start + int(np.argmax(np.asarray(column.is_null())))
-        raise ArmMissing(
-            f"{name} is missing",
-            value=f"first at row {row}",
-            allowed="a label in every row",
-            mend="Leave these rows out",
-        )
-    return labels_of(np.asarray(column.to_pylist(), dtype=object), name)
-
-
-def outcomes_of(table: Any, names: Sequence[str]) -> Float[np.ndarray, "n K"]:
-    """Outcomes of a piece, NaN where they are missing."""
-    from querist.sources.rows.values import numbers
-
-    return np.stack([numbers(table.column(name), name) for name in names], axis=1)
-
-
-def weights_of(table: Any, name: str | None, start: int) -> Float[np.ndarray, "n"]:
-    """Weights of a piece; 1 without a column of them. Raises BadValues."""
+def _weights(table: pa.Table, name: str | None, start: int) -> Float[np.ndarray, "n"]:
     if name is None:
         return np.ones(table.num_rows)
-    from querist.sources.rows.values import numbers
-
-    found = numbers(table.column(name), name)
+    found = numbers(table.column(name), name, start)
     wrong = ~(found >= 0)
     if wrong.any():
         row = int(np.argmax(wrong))
         raise BadValues(
-            "A weight is negative or missing", value=f"{found[row]} in row {start + row}", allowed="0 or more"
+            f"The weight {name} is negative or missing",
+            value=f"{found[row]:g} in row {start + row}",
+            allowed="0 or more",
         )
     return found
