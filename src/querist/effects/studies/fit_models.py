@@ -106,14 +106,6 @@ def check_options(config: FitConfig) -> None:
         raise BadOption(
             "Only a reference tier has a reference arm", value=config.reference_arm, mend="Give --tier reference"
         )
-    if config.stream:
-        for name in ("positive", "drop_missing_arm"):
-            if getattr(config, name):
-                raise BadOption(
-                    f"Streamed rows are taken as they are: no --{name.replace('_', '-')}",
-                    value=str(getattr(config, name)),
-                    mend="Write the table with these rows and numbers first, or leave --stream out",
-                )
 
 
 def made_model(config: FitConfig, *, control: Any, outcomes: Mapping[str, str] | None, propensity: Any) -> Any:

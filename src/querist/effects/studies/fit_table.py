@@ -62,14 +62,14 @@ def open_streaming(table: Any, config: FitConfig) -> Streaming:
     start = 0
     for batch in rows.batches([roles.arm]):
         labels, known = arm_labels(batch.column(0), what=roles.arm)
-        if not known.all():
+        if not known.all() and not config.drop_missing_arm:
             raise ArmMissing(
                 f"{roles.arm} is missing",
                 value=f"first at row {start + int(np.argmin(known))}",
                 allowed="a label in every row",
-                mend="Leave these rows out of the table, or fit it without --stream and with --drop-missing-arm",
+                mend="Leave these rows out (--drop-missing-arm)",
             )
-        found, counts = np.unique(labels, return_counts=True)
+        found, counts = np.unique(labels[known], return_counts=True)
         for label, count in zip(found.tolist(), counts.tolist(), strict=True):
             seen[label] = seen.get(label, 0) + count
         start += batch.num_rows

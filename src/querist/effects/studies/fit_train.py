@@ -75,7 +75,7 @@ def fitted(
         kept = {"checkpoint": checkpoint, "resume": True}
     try:
         if isinstance(table, Streaming):
-            _fit_streamed(model, table, hooks, kept)
+            _fit_streamed(config, model, table, hooks, kept)
         else:
             people = table.people
             names = list(table.columns.names)
@@ -100,16 +100,19 @@ def fitted(
     return model, caught[0], caught[1]
 
 
-def _fit_streamed(model: Any, table: Streaming, hooks: Sequence[Any], kept: Mapping[str, Any]) -> None:
+def _fit_streamed(
+    config: FitConfig, model: Any, table: Streaming, hooks: Sequence[Any], kept: Mapping[str, Any]
+) -> None:
     roles = table.roles
-    kinds = roles.outcomes if any(roles.outcomes.values()) else list(roles.outcomes)
     model.fit_rows(
         table.rows,
         arm=roles.arm,
-        outcomes=kinds,
-        features=roles.features,
+        outcomes=dict(roles.outcomes),
+        feature=roles.features,
         cluster=roles.cluster,
-        sample_weight=roles.weight,
+        weight=roles.weight,
+        positive=config.positive,
+        drop_missing_arm=config.drop_missing_arm,
         hooks=hooks,
         **kept,
     )
