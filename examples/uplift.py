@@ -10,8 +10,8 @@ import argparse
 
 import polars as pl
 
-import querist
 from querist import effects
+from querist.sources.rows import open_rows
 
 FEATURES = ["recency", "history", "mens", "womens", "zip_code", "newbie", "channel"]
 CONTROL = "No E-Mail"
@@ -19,7 +19,7 @@ OUTCOMES = {"visit": "binary", "spend": "hurdle"}
 
 
 def main(n: int = 64_000, epochs: int = 8, bootstrap: int = 50) -> effects.Evaluation:
-    table = pl.from_arrow(querist.effects.read("hillstrom").table())
+    table = pl.from_arrow(open_rows("hillstrom").table())
     return ask(table.sample(n, seed=0, shuffle=True), epochs, bootstrap)
 
 
@@ -59,7 +59,7 @@ def ask(people: pl.DataFrame, epochs: int, bootstrap: int) -> effects.Evaluation
         print(f"  {row['outcome']:6} {row['arm']:14} {row['score']:17} {row['estimate']:+.4f} {bounds}")
 
     print("\nworth of following a model beside the best single e-mail for all")
-    pairs = found.policies.filter((pl.col("versus") == "best single arm") & (pl.col("method") == "dr"))
+    pairs = found.policies.filter((pl.col("versus").str.starts_with("best single arm")) & (pl.col("method") == "dr"))
     for row in pairs.to_dicts():
         bounds = f"[{row['difference_low']:+.4f}, {row['difference_high']:+.4f}]"
         print(f"  {row['outcome']:6} {row['policy']:17} {row['difference']:+.4f} {bounds}")
