@@ -130,10 +130,10 @@ def given(
     e = propensities("share" if share else propensity, labels, codes)
     nuisance = None if mu is None else np.asarray(mu, dtype=float)
     # Where a model's own rows did not carry an effect its column is empty as a whole: means of arms serve that outcome.
-    lost = np.zeros(len(outcomes), dtype=bool)
+    lost: list[bool] = [False] * len(outcomes)
     if nuisance is not None and nuisance.ndim == 3 and len(nuisance):
         empty = np.isnan(nuisance).all(axis=0)
-        lost = empty.any(axis=0)
+        lost = empty.any(axis=0).tolist()
         nuisance = matrix(np.where(empty, 0.0, nuisance), "mu", (n, count, len(outcomes)))
     elif nuisance is not None:
         matrix(nuisance, "mu", (n, count, len(outcomes)))  # raises
