@@ -16,7 +16,7 @@ from querist.effects.network import MTMT
 from querist.effects.network._design import Design
 from querist.effects.reading import roles_of
 from querist.effects.simulation import SETTINGS, simulate
-from querist.errors import BadOption
+from querist.errors import BadOption, BadValues
 from querist.sources.rows import open_rows
 from querist.statistics import stream
 from querist.training import Hook, TrainState
@@ -550,6 +550,11 @@ def test_a_streamed_table_is_held_to_what_a_table_in_memory_is(tmp_path):
         )
     with pytest.raises(BadOption, match="outcome"):
         MTMT(control="0", **QUICK).fit_rows(path, arm="segment")
+    frame.with_columns(house=pl.Series([None if i == 250 else i // 2 for i in range(600)])).write_parquet(
+        path, row_group_size=100
+    )
+    with pytest.raises(BadValues, match="row 250"):
+        MTMT(control="0", **QUICK).fit_rows(path, **options, cluster="house", drop_missing_arm=True)
 
 
 def test_a_table_held_in_memory_is_fitted_as_its_columns_are(tmp_path):

@@ -294,3 +294,25 @@ def test_gradients_reach_every_parameter():
         # A mean over arms of queries that differ by a constant is taken out by centring.
         assert still <= {"secondary.bias"}, still
     assert isinstance(net.secondary, Branch)
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"latents": (2, 1)},
+        pytest.param({"expert": "ft"}, marks=SLOW),
+        pytest.param({"expert": "resnet1d"}, marks=SLOW),
+        pytest.param({"tier": "none"}, marks=SLOW),
+        pytest.param({"interaction": False, "enhancer": False}, marks=SLOW),
+        pytest.param({"expert": "resnet1d", "norm": "batch", "query_tokens": 16, "project": False}, marks=SLOW),
+    ],
+)
+def test_a_network_is_exported_for_any_number_of_rows(options):
+    net = network(**options).eval().requires_grad_(False)
+    rows = torch.export.Dim("rows", min=2, max=1 << 20)
+    with torch.no_grad():
+        program = torch.export.export(net, batch(6), dynamic_shapes=({0: rows}, {0: rows}, {0: rows}))
+    torch.testing.assert_close(program.module()(*batch(11)), net(*batch(11)))

@@ -223,7 +223,20 @@ def test_weights_of_any_scale_and_copies_instead_of_weights():
 def test_what_is_not_estimable_takes_no_part():
     known = np.ones((3, 2), dtype=bool)
     known[1, 0] = False
-    drawn, said, found, _ = made(estimable=known)
+    y = made()[0].Y.copy()
+    y[made()[0].arm == 2, 0] = np.nan
+    drawn, said, found, w = made(estimable=known, y=y)
+    rest = drawn.arm != 2
+    alone = evidence(
+        drawn.X[rest],
+        said[rest][:, [0, 1, 3]],
+        np.array([0, 1, 0, 2])[drawn.arm[rest]],
+        drawn.Y[rest],
+        np.full((rest.sum(), 3), 1 / 3),
+        w[[0, 2]] / w[[0, 2]].sum(),
+    )
+    np.testing.assert_allclose(found.psi_base[rest, 0], alone.psi_base[:, 0])
+    np.testing.assert_allclose(found.psi_increments[rest][:, [0, 2], 0], alone.psi_increments[:, :, 0])
     fitted = refit(found)
     w = fitted.tier_weights
     assert w[1, 0] == 0

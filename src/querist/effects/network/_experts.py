@@ -152,7 +152,7 @@ class ResNet1d(nn.Module):
         x = x.unflatten(1, (self.experts, -1)).transpose(2, 3)
         if self.last is None:
             return x
-        return self.last(x.transpose(0, 1).flatten(1, 2)).unflatten(1, (len(x), self.tokens)).transpose(0, 1)
+        return self.last(x.transpose(0, 1).flatten(1, 2)).unflatten(1, (x.shape[0], self.tokens)).transpose(0, 1)
 
 
 class _Residual(nn.Module):

@@ -78,7 +78,9 @@ def evidence(
     w = w / np.where(w.sum(0) > 0, w.sum(0), 1.0)
     rows = np.arange(n)
     gamma = response.astype(float)
-    gamma[rows, codes] += (y - response[rows, codes]) / propensity[rows, codes][:, None]
+    # Rows of an arm that does not carry an outcome are left out of it: the others' chances are those among the arms that do.
+    among = propensity @ np.concatenate([np.ones((1, outcomes)), known])
+    gamma[rows, codes] += (y - response[rows, codes]) * among / propensity[rows, codes][:, None]
     gamma[np.isnan(y)[:, None].repeat(arms, 1)] = np.nan
     psi, total = gamma[:, 1:] - gamma[:, :1], response[:, 1:] - response[:, :1].astype(float)
     psi_base, base = np.einsum("nmk,mk->nk", psi, w), np.einsum("nmk,mk->nk", total, w)

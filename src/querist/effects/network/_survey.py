@@ -74,6 +74,7 @@ class Plan:
         table = self.rows.group(number, roles.names)
         unit = np.arange(start, start + table.num_rows, dtype=np.uint64)
         if roles.cluster is not None:
+            _present(table.column(roles.cluster), roles.cluster, start)
             unit = hash_rows(table, [roles.cluster])
         label, known = arm_labels(table.column(roles.arm), what=roles.arm)
         if not known.all():
@@ -186,6 +187,17 @@ def survey(plan: Plan) -> tuple[Plan, Survey]:
         np.concatenate([one.fold for one in kept]),
         np.concatenate([one.valid for one in kept]),
     )
+
+
+def _present(column: Any, name: str, start: int) -> None:
+    gone = np.asarray(column.is_null(nan_is_null=True))
+    if gone.any():
+        raise BadValues(
+            f"{name} is missing",
+            value=f"first at row {start + int(np.argmax(gone))}",
+            allowed="an id in every row",
+            mend="Leave these rows out",
+        )
 
 
 def _weights(table: pa.Table, name: str | None, start: int) -> Float[np.ndarray, "n"]:

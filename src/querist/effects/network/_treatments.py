@@ -69,7 +69,7 @@ class Interaction(nn.Module):
         weight, bias = self.after()
         mixed = self.pooled(tokens, queries)
         mixed = mixed + bias if weight is None else torch.addmm(bias, mixed, weight.T)
-        return mixed.view(len(tokens), *queries.shape[:2], self.width)
+        return mixed.view(tokens.shape[0], *queries.shape[:2], self.width)
 
 
 class PoolAndConcat(nn.Module):
@@ -90,7 +90,7 @@ class PoolAndConcat(nn.Module):
         return None, torch.zeros_like(self.token.bias)
 
     def forward(self, tokens: torch.Tensor, queries: torch.Tensor) -> Float[torch.Tensor, "B Q 1 W"]:
-        return self.pooled(tokens, queries).view(len(tokens), len(queries), 1, -1)
+        return self.pooled(tokens, queries).view(tokens.shape[0], len(queries), 1, -1)
 
 
 class Enhancer(nn.Module):
@@ -142,7 +142,7 @@ class Branch(nn.Module):
         flat, asked = self.ready(tokens.flatten(0, 1), queries)
         enter, leave = self._folded()
         found = []
-        for part in asked.split(self._run(len(flat), flat.shape[2], len(asked))):
+        for part in asked.split(self._run(flat.shape[0], flat.shape[2], len(asked))):
             z = self.mixer.pooled(flat, part)
             if enter is not None:
                 z = functional.gelu(torch.addmm(enter[1], z, enter[0].T))
@@ -174,5 +174,5 @@ def _own(said: Float[torch.Tensor, "n K Q L"], of: torch.Tensor | None) -> Float
     """Each latent from its outcome."""
     if of is None:
         return said.diagonal(dim1=1, dim2=3)
-    index = of.view(1, 1, 1, -1).expand(len(said), 1, said.shape[2], -1)
+    index = of.view(1, 1, 1, -1).expand(said.shape[0], 1, said.shape[2], -1)
     return said.gather(1, index).squeeze(1)
