@@ -13,6 +13,8 @@ from querist.effects.configs import (
     CheckOptions,
     EvaluateConfig,
     EvaluateOptions,
+    FitConfig,
+    FitOptions,
     MonitorConfig,
     MonitorOptions,
     ScoreConfig,
@@ -44,6 +46,27 @@ def check(
 
     config = CheckConfig.build(**options.model_dump(), table=table)
     return carry_out(CheckStudy(), config, common)
+
+
+@app.command
+def fit(
+    table: str,
+    /,
+    *,
+    options: Annotated[FitOptions, Parameter(name="*")] = FitOptions(),  # noqa: B008 - frozen
+    common: CommonOptions = CommonOptions(),  # noqa: B008 - frozen
+) -> int:
+    """What do the arms change, for whom? Fits a model of natural response, base effect and increments; it lies in OUT/model.
+
+    Parameters
+    ----------
+    table
+        Parquet file or folder, CSV, Arrow file, a registered name; #a:b names some rows.
+    """
+    from querist.effects.studies.fit import FitStudy
+
+    config = FitConfig.build(**options.model_dump(), table=table)
+    return carry_out(FitStudy(), config, common)
 
 
 @app.command
