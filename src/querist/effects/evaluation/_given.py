@@ -132,8 +132,8 @@ def given(
     # Where a model's own rows did not carry an effect its column is empty as a whole: means of arms serve that outcome.
     lost: list[bool] = [False] * len(outcomes)
     if nuisance is not None and nuisance.ndim == 3 and len(nuisance):
-        empty = np.isnan(nuisance).all(axis=0)
-        lost = empty.any(axis=0).tolist()
+        empty = np.asarray(np.isnan(nuisance).all(axis=0))
+        lost = np.any(empty, axis=0).tolist()
         nuisance = matrix(np.where(empty, 0.0, nuisance), "mu", (n, count, len(outcomes)))
     elif nuisance is not None:
         matrix(nuisance, "mu", (n, count, len(outcomes)))  # raises
