@@ -1,0 +1,76 @@
+"""Tables of the room, a module per subject."""
+
+from __future__ import annotations
+
+from querist.concepts.tables.attack import (
+    EXPOSURE,
+    EXPOSURE_SUMMARY,
+    REACHABILITY,
+    SELECTION,
+    STEALTH,
+    TRANSFER,
+    TRUTH,
+)
+from querist.concepts.tables.data import (
+    ASSOCIATION,
+    CLASS_EVIDENCE,
+    DETECTION,
+    DIFFERENCES,
+    FACTS,
+    ROC,
+    ROWS,
+    TABLE_FACTS,
+)
+from querist.concepts.tables.models import CERTIFICATE, INVERSION, MODELS, MONITOR, PICTURES, REPAIR
+
+__all__ = [
+    "ASSOCIATION",
+    "AUDIT_TABLES",
+    "CERTIFICATE",
+    "CLASS_EVIDENCE",
+    "DETECTION",
+    "DETECT_TABLES",
+    "DIFFERENCES",
+    "EXPOSURE",
+    "EXPOSURE_SUMMARY",
+    "FACTS",
+    "INVERSION",
+    "MODELS",
+    "MONITOR",
+    "PICTURES",
+    "POISON_TABLES",
+    "REACHABILITY",
+    "REPAIR",
+    "REPAIR_TABLES",
+    "ROC",
+    "ROWS",
+    "SELECTION",
+    "STEALTH",
+    "TABLE_FACTS",
+    "TRANSFER",
+    "TRUTH",
+]
+
+AUDIT_TABLES = (
+    EXPOSURE,
+    EXPOSURE_SUMMARY,
+    SELECTION,
+    CLASS_EVIDENCE,
+    ROWS,
+    ASSOCIATION,
+    FACTS,
+    TABLE_FACTS,
+    MODELS,
+    INVERSION,
+    STEALTH,
+    DIFFERENCES,
+    CERTIFICATE,
+    MONITOR,
+    REACHABILITY,
+    PICTURES,
+    TRANSFER,
+    REPAIR,
+)
+DETECT_TABLES = (CLASS_EVIDENCE, ROWS, ASSOCIATION, FACTS, TABLE_FACTS, MODELS, INVERSION, STEALTH, DIFFERENCES, DETECTION, ROC)
+POISON_TABLES = (SELECTION, TRUTH, STEALTH, DIFFERENCES, FACTS)
+REPAIR_TABLES = (REPAIR, CERTIFICATE, MODELS, INVERSION)
