@@ -5,25 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 from numpy.typing import ArrayLike
 
-from querist.concepts.errors import DuplicateName, NotBinary, SchemaMismatch
-from querist.errors import BadOption, BadValues, NonFinite, ShapeMismatch, TooFewRows, UnknownName, near
+from querist.concepts.checking import (
+    SPACES,
+    Space,
+    check_values,
+    cut_of,
+    labels_of,
+    same_rows,
+    some,
+    table_of,
+    unique,
+)
+from querist.concepts.errors import NotBinary, SchemaMismatch
+from querist.errors import BadOption, ShapeMismatch, UnknownName, near
 from querist.statistics.arrays import as_array
 
 if TYPE_CHECKING:
     import polars as pl
 
 __all__ = ["SPACES", "ConceptData", "Space", "class_sums", "same_schema"]
-
-Space = Literal["hard", "prob", "logit"]
-SPACES: tuple[Space, ...] = ("hard", "prob", "logit")
-LISTED = 8
-"""Names that a message lists before it counts the rest."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -72,8 +78,8 @@ class ConceptData:
     ):
         if space not in SPACES:
             raise BadOption("No such space of concepts", value=space, allowed=", ".join(SPACES))
-        values, given = _table(concepts), as_array(labels)
-        _same_rows(values, labels=given, images=images, split=split, ids=ids)
+        values, given = table_of(concepts), as_array(labels)
+        same_rows(values, labels=given, images=images, split=split, ids=ids)
         names = (
             tuple(f"c{k}" for k in range(values.shape[1])) if concept_names is None else tuple(map(str, concept_names))
         )
@@ -84,12 +90,12 @@ class ConceptData:
                     value=f"concepts {values.shape}, {what} ({len(per_column)},)",
                     mend="Name every column",
                 )
-        _unique(names, "Concepts")
-        _check_values(values, names, space)
-        codes, classes = _labels(given, class_names)
+        unique(names, "Concepts")
+        check_values(values, names, space)
+        codes, classes = labels_of(given, class_names)
         row_ids = None if ids is None else np.array([str(i) for i in as_array(ids).ravel()])
         if row_ids is not None:
-            _unique(row_ids, "Rows")
+            unique(row_ids, "Rows")
         parts = None if split is None else np.array([str(s) for s in as_array(split).ravel()])
         held = {
             "concepts": values,
@@ -113,7 +119,7 @@ class ConceptData:
             "binary_values": bool(((values == 0) | (values == 1) | unknown).all()),
         }
         if constant.any():
-            said = _some([names[k] for k in np.flatnonzero(constant)])
+            said = some([names[k] for k in np.flatnonzero(constant)])
             held["warnings"] = (f"{said} never change; they are kept, and no trigger is chosen from them",)
         for name, value in held.items():
             if isinstance(value, np.ndarray) and name != "images":
@@ -123,14 +129,14 @@ class ConceptData:
     @classmethod
     def from_table(cls, source: Any, **options: Any) -> ConceptData:
         """A table with a column per concept: `readers.read_table`."""
-        from querist.concepts.readers import read_table
+        from querist.concepts.tabular import read_table
 
         return read_table(source, **options)
 
     @classmethod
     def from_npz(cls, path: Path | str, **options: Any) -> ConceptData:
         """A numpy archive: `readers.read_npz`."""
-        from querist.concepts.readers import read_npz
+        from querist.concepts.tabular import read_npz
 
         return read_npz(path, **options)
 
@@ -228,11 +234,11 @@ class ConceptData:
                 bad = np.flatnonzero(other.any(axis=0))
                 raise NotBinary(
                     "Concepts hold more than 0 and 1",
-                    value=_some([self.concept_names[k] for k in bad]),
+                    value=some([self.concept_names[k] for k in bad]),
                     mend='Give binarise="0.5" or binarise="quantile:0.5"',
                 )
             return self
-        cut = _cut(self.concepts, rule)
+        cut = cut_of(self.concepts, rule)
         values = np.where(np.isnan(self.concepts), np.nan, self.concepts > cut).astype(np.float32)
         return self.changed(concepts=values, space="hard")
 
@@ -254,7 +260,7 @@ class ConceptData:
 
     def to_parquet(self, path: Path | str, *, stamp: str | None = None) -> None:
         """Write the table with its column roles in the file's metadata; images are not in it. stamp: a lasting note."""
-        from querist.concepts.readers import write_parquet
+        from querist.concepts.tabular import write_parquet
 
         write_parquet(self, path, stamp)
 
@@ -278,109 +284,7 @@ def same_schema(data: ConceptData, reference: ConceptData) -> None:
     extra = [name for name in reference.concept_names if name not in set(data.concept_names)]
     raise SchemaMismatch(
         "The reference has other concepts",
-        value=f"missing {_some(missing) or 'none'}; extra {_some(extra) or 'none'}"
+        value=f"missing {some(missing) or 'none'}; extra {some(extra) or 'none'}"
         + ("" if missing or extra else "; the order differs"),
         mend="Give both tables the same columns in the same order",
     )
-
-
-def _table(concepts: Any) -> np.ndarray:
-    array = as_array(concepts)
-    if array.ndim != 2:
-        raise ShapeMismatch("Concepts must be a table of rows and columns", value=array.shape, allowed="[n k]")
-    if 0 in array.shape:
-        raise TooFewRows(
-            "The table of concepts is empty", value=str(array.shape), allowed="one row and one column or more"
-        )
-    if array.dtype.kind not in "biuf":
-        raise BadValues(
-            "Concepts must be numbers", value=str(array.dtype), mend="Read tables with from_table(one_hot=True)"
-        )
-    return np.array(array, dtype=np.float64 if array.dtype == np.float64 else np.float32, order="C")
-
-
-def _same_rows(values: np.ndarray, **others: Any) -> None:
-    shapes = {name: np.shape(other) for name, other in others.items() if other is not None}
-    if any(not shape or shape[0] != len(values) for shape in shapes.values()):
-        said = ", ".join(f"{name} {shape}" for name, shape in {"concepts": values.shape, **shapes}.items())
-        raise ShapeMismatch("Everything must have one entry per row", value=said, mend="Give arrays of one length")
-
-
-def _check_values(values: np.ndarray, names: tuple[str, ...], space: Space) -> None:
-    infinite = np.isinf(values)
-    if infinite.any():
-        row, column = np.unravel_index(int(np.argmax(infinite)), values.shape)
-        raise NonFinite(
-            "A concept is infinite", value=f"row {row}, column {names[column]}", allowed="numbers, NaN = unknown"
-        )
-    outside = (values < 0) | (values > 1)
-    if space != "logit" and outside.any():
-        row, column = np.unravel_index(int(np.argmax(outside)), values.shape)
-        raise BadValues(
-            "A concept lies outside [0, 1]: this looks like logits",
-            value=f"{values[row, column]:g} in row {row}, column {names[column]}",
-            allowed=f"0 to 1 in space {space}",
-            mend="Pass space='logit', or scale the values",
-        )
-
-
-def _labels(given: np.ndarray, class_names: Sequence[Any] | None) -> tuple[np.ndarray, tuple[Any, ...]]:
-    if given.ndim != 1:
-        raise ShapeMismatch("Labels must be one per row", value=given.shape, allowed="[n]")
-    if given.dtype.kind == "f":
-        if not np.isfinite(given).all() or (given != np.rint(given)).any():
-            odd = given[~np.isfinite(given) | (given != np.rint(given))]
-            raise BadValues(
-                "Labels must be whole numbers or text", value=float(odd[0]), mend="Leave rows without a label out"
-            )
-        given = given.astype(np.int64)
-    if given.dtype.kind == "O":
-        given = np.array([str(label) for label in given])
-    if class_names is None:
-        known, codes = np.unique(given, return_inverse=True)
-        return codes.reshape(-1).astype(np.int64), tuple(known.tolist())
-    classes = tuple(class_names)
-    _unique(classes, "Classes")
-    if given.dtype.kind in "iub":
-        wrong = (given < 0) | (given >= len(classes))
-        if wrong.any():
-            raise UnknownName(
-                "A label is no position in class_names", value=int(given[wrong][0]), allowed=f"0 to {len(classes) - 1}"
-            )
-        return given.astype(np.int64), classes
-    place = {str(name): code for code, name in enumerate(classes)}
-    for label in np.unique(given):
-        if str(label) not in place:
-            raise UnknownName("A label is not among class_names", value=str(label), allowed=near(str(label), place))
-    return np.array([place[str(label)] for label in given], dtype=np.int64), classes
-
-
-def _cut(values: np.ndarray, rule: str) -> Any:
-    kind, _, number = rule.rpartition(":")
-    try:
-        at = float(number)
-    except ValueError:
-        at = float("nan")
-    if kind not in ("", "quantile") or not np.isfinite(at) or (kind and not 0 < at < 1):
-        raise BadOption(
-            "No such rule to make concepts binary", value=rule, allowed='a number, or "quantile:q" with 0 < q < 1'
-        )
-    if not kind:
-        return at
-    known = ~np.isnan(values).all(axis=0)
-    cut = np.full(values.shape[1], np.inf)
-    cut[known] = np.nanquantile(values[:, known], at, axis=0)
-    return cut
-
-
-def _unique(names: Iterable[Any], what: str) -> None:
-    seen: dict[str, int] = {}
-    for name in names:
-        seen[str(name)] = seen.get(str(name), 0) + 1
-    if twice := [name for name, count in seen.items() if count > 1]:
-        raise DuplicateName(f"{what} share a name", value=_some(twice), mend="Give each its own")
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - LISTED
-    return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")
