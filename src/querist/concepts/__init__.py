@@ -20,9 +20,21 @@ if TYPE_CHECKING:
         reference_test,
         spectral_signature,
     )
-    from querist.concepts.exposure import AttackReport, attack_report, two_sample
+    from querist.concepts.exposure import (
+        AttackReport,
+        Setting,
+        attack_report,
+        choose_targets,
+        clean_cell,
+        exposure_summary,
+        model_quality,
+        sweep,
+        sweep_cell,
+        two_sample,
+    )
     from querist.concepts.fit import fit_cbm, fit_head, fit_heads
     from querist.concepts.model import CBM
+    from querist.concepts.recipe import Recipe
     from querist.concepts.repairs import certified_accuracy, certify, concept_groups, vote
     from querist.concepts.triggers import Trigger, cat, cat_plus, cat_plus_all, poison, random_trigger
 
@@ -30,6 +42,8 @@ __all__ = [
     "CBM",
     "AttackReport",
     "ConceptData",
+    "Recipe",
+    "Setting",
     "Trigger",
     "activation_clusters",
     "agreement_test",
@@ -40,19 +54,25 @@ __all__ = [
     "cat_plus_all",
     "certified_accuracy",
     "certify",
+    "choose_targets",
     "class_level_test",
+    "clean_cell",
     "concept_groups",
     "conflicts",
     "consistency_check",
+    "exposure_summary",
     "fit_cbm",
     "fit_head",
     "fit_heads",
     "masked_agreement",
+    "model_quality",
     "pattern_excess",
     "poison",
     "random_trigger",
     "reference_test",
     "spectral_signature",
+    "sweep",
+    "sweep_cell",
     "two_sample",
     "vote",
 ]
@@ -73,9 +93,21 @@ __getattr__, __dir__ = attach(
             "reference_test",
             "spectral_signature",
         ),
-        "querist.concepts.exposure": ("AttackReport", "attack_report", "two_sample"),
+        "querist.concepts.exposure": (
+            "AttackReport",
+            "Setting",
+            "attack_report",
+            "choose_targets",
+            "clean_cell",
+            "exposure_summary",
+            "model_quality",
+            "sweep",
+            "sweep_cell",
+            "two_sample",
+        ),
         "querist.concepts.fit": ("fit_cbm", "fit_head", "fit_heads"),
         "querist.concepts.model": ("CBM",),
+        "querist.concepts.recipe": ("Recipe",),
         "querist.concepts.repairs": ("certified_accuracy", "certify", "concept_groups", "vote"),
         "querist.concepts.triggers": ("Trigger", "cat", "cat_plus", "cat_plus_all", "poison", "random_trigger"),
     },

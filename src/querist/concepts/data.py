@@ -181,12 +181,22 @@ class ConceptData:
         return np.arange(self.k) if constants == "allow" else np.flatnonzero(~self.constant)
 
     def target(self, label: Any) -> int:
-        """The code of a class, by its label (or its text). Raises UnknownName with the nearest, also for a class without rows."""
+        """The code of a class that has rows, by its label (or its text). Raises UnknownName with the nearest."""
+        present = [name for name, size in zip(self.classes, self.class_sizes, strict=True) if size]
+        code = self.code(label, among=present)
+        if not self.class_sizes[code]:
+            raise UnknownName(
+                "No row has this class", value=str(label), allowed=near(str(label), [str(p) for p in present], 12)
+            )
+        return code
+
+    def code(self, label: Any, *, among: Sequence[Any] | None = None) -> int:
+        """The code of a class, with or without rows here. Raises UnknownName with the nearest of `among` (all classes)."""
         for code, known in enumerate(self.classes):
-            if (known == label or str(known) == str(label)) and self.class_sizes[code]:
+            if known == label or str(known) == str(label):
                 return code
-        present = [str(c) for c, size in zip(self.classes, self.class_sizes, strict=True) if size]
-        raise UnknownName("No row has this class", value=str(label), allowed=near(str(label), present, 12))
+        names = [str(name) for name in (self.classes if among is None else among)]
+        raise UnknownName("No row has this class", value=str(label), allowed=near(str(label), names, 12))
 
     def part(self, name: str) -> ConceptData:
         """The rows of one part of the split. Raises UnknownName."""

@@ -17,7 +17,7 @@ from querist.errors import BadOption, ShapeMismatch
 from querist.training import Hook, fit
 from querist.training.losses import binary_cross_entropy, cross_entropy
 
-__all__ = ["fit_cbm", "fit_head", "fit_heads"]
+__all__ = ["fit_cbm", "fit_classes", "fit_concepts", "fit_head", "fit_heads"]
 
 Batch = dict[str, torch.Tensor]
 
@@ -136,60 +136,138 @@ def fit_cbm(
     Raises BadOption without pictures, and for joint training through hard concepts, which have no gradient; NonFinite.
     Source: Koh et al. (2020), section 3; weight 0.5 and checkpoints by validation (not test) accuracy after the CAT release.
     """
-    if data.images is None:
-        raise BadOption(
-            "A bottleneck model needs pictures", value="images=None", allowed="a table with images, or fit_head"
-        )
+    _check_pictures(data)
     if mode == "joint" and input == "hard":
         raise BadOption(
             "Hard concepts have no gradient", value="joint, hard", allowed="sequential or independent with hard"
         )
-    if data.space == "logit":
-        raise BadOption("Concepts must be 0 … 1 to be learnt", value="space logit", allowed="space hard or prob")
-    train, held = _parts(data)
-    if isinstance(backbone, str) and backbone != "small":
-        raise BadOption("No such backbone", value=backbone, allowed="small, or a torch module")
-    g: nn.Module = seeded(SmallBackbone(data.k), seed, "backbone") if isinstance(backbone, str) else backbone
+    options: dict[str, Any] = {"batch": batch, "device": device, "seed": seed}
+    if mode != "joint":
+        g = fit_concepts(data, backbone=backbone, epochs=epochs, lr=lr, hooks=hooks, **options)
+        return fit_classes(data, g, mode=mode, input=input, head=head, epochs=3 * epochs, lr=lr, **options)
+    g = _backbone(backbone, data.k, seed)
     f = seeded(Head(data.k, data.n_classes, head=head), seed, "head")
     made = CBM(g, f, mode=mode, input=input, concept_names=data.concept_names, classes=data.classes)
-    options: dict[str, Any] = {
-        "batch_size": batch,
-        "epochs": epochs,
-        "lr": lr,
-        "optimizer": "adam",
-        "device": device,
-        "seed": seed,
-    }
-    rows, valid = _columns(train, pictures=True), None if held is None else _columns(held, pictures=True)
-    if mode == "joint":
 
-        def joint(model: Any, given: Batch) -> dict[str, Any]:
-            logits = model.g(given["image"])
-            total, count = _concept_loss(logits, given)
-            classes = cross_entropy(model.f(as_input(logits, input)), given["label"])
-            return {"class": classes, "concept": (weight * total, count)}
+    def joint(model: Any, given: Batch) -> dict[str, Any]:
+        logits = model.g(given["image"])
+        total, count = _concept_loss(logits, given)
+        classes = cross_entropy(model.f(as_input(logits, input)), given["label"])
+        return {"class": classes, "concept": (weight * total, count)}
 
-        fit(made, joint, rows, validation=valid, hooks=hooks, **options)
-        logits = _logits(made, train)
-    else:
-        fit(
-            g,
-            lambda net, given: {"concept": _concept_loss(net(given["image"]), given)},
-            rows,
-            validation=valid,
-            hooks=hooks,
-            **options,
-        )
-        logits = _logits(made, train)
-        of = lambda part, said: _read(part, said, mode, input, logit_scale(logits))  # noqa: E731
-        longer: dict[str, Any] = {**options, "epochs": 3 * epochs}  # f is small, and its inputs are fixed
-        rows = {"concepts": of(train, logits), "label": torch.as_tensor(np.array(train.codes))}
-        if held is not None:
-            valid = {"concepts": of(held, _logits(made, held)), "label": torch.as_tensor(np.array(held.codes))}
-        fit(made.f, _head_loss, rows, validation=valid, **longer)
-    made.scale = torch.as_tensor(logit_scale(logits), dtype=torch.float32)
+    train, held = _parts(data)
+    fit(
+        made,
+        joint,
+        _columns(train, pictures=True),
+        validation=None if held is None else _columns(held, pictures=True),
+        hooks=hooks,
+        batch_size=batch,
+        epochs=epochs,
+        lr=lr,
+        optimizer="adam",
+        device=device,
+        seed=seed,
+    )
+    made.scale = torch.as_tensor(logit_scale(_logits(g, train)), dtype=torch.float32)
     all_finite(made, "The bottleneck model")
     return made.eval()
+
+
+def fit_concepts(
+    data: ConceptData,
+    *,
+    backbone: nn.Module | str = "small",
+    seed: int,
+    epochs: int = 10,
+    lr: float = 2e-3,
+    batch: int = 64,
+    device: str = "cpu",
+    hooks: Sequence[Hook] = (),
+) -> nn.Module:
+    """g alone: pictures to concept logits, by the binary cross-entropy of the known concepts; as the first half of `fit_cbm`."""
+    _check_pictures(data)
+    train, held = _parts(data)
+    g = _backbone(backbone, data.k, seed)
+    fit(
+        g,
+        lambda net, given: {"concept": _concept_loss(net(given["image"]), given)},
+        _columns(train, pictures=True),
+        validation=None if held is None else _columns(held, pictures=True),
+        hooks=hooks,
+        batch_size=batch,
+        epochs=epochs,
+        lr=lr,
+        optimizer="adam",
+        device=device,
+        seed=seed,
+    )
+    all_finite(g, "The network of concepts")
+    return g.eval()
+
+
+def fit_classes(
+    data: ConceptData,
+    g: nn.Module,
+    *,
+    mode: Mode = "sequential",
+    input: Space = "logit",
+    head: str = "linear",
+    seed: int,
+    epochs: int = 30,
+    lr: float = 2e-3,
+    batch: int = 64,
+    device: str = "cpu",
+) -> CBM:
+    """f over a g that stays as it is: on what g says (sequential) or on the true concepts (independent).
+
+    f is small and its inputs are fixed: `fit_cbm` gives it three times the epochs of g. Raises BadOption for mode joint.
+    """
+    _check_pictures(data)
+    if mode == "joint":
+        raise BadOption("Joint training trains g too", value=mode, allowed="sequential, independent", mend="fit_cbm")
+    train, held = _parts(data)
+    f = seeded(Head(data.k, data.n_classes, head=head), seed, "head")
+    made = CBM(g, f, mode=mode, input=input, concept_names=data.concept_names, classes=data.classes)
+    logits = _logits(g, train)
+    scale = logit_scale(logits)
+    rows = {"concepts": _read(train, logits, mode, input, scale), "label": torch.as_tensor(np.array(train.codes))}
+    valid = None
+    if held is not None:
+        concepts = _read(held, _logits(g, held), mode, input, scale)
+        valid = {"concepts": concepts, "label": torch.as_tensor(np.array(held.codes))}
+    fit(
+        f,
+        _head_loss,
+        rows,
+        validation=valid,
+        batch_size=batch,
+        epochs=epochs,
+        lr=lr,
+        optimizer="adam",
+        device=device,
+        seed=seed,
+    )
+    made.scale = torch.as_tensor(scale, dtype=torch.float32)
+    all_finite(made, "The bottleneck model")
+    return made.eval()
+
+
+def _check_pictures(data: ConceptData) -> None:
+    if data.images is None:
+        raise BadOption(
+            "A bottleneck model needs pictures", value="images=None", allowed="a table with images, or fit_head"
+        )
+    if data.space == "logit":
+        raise BadOption("Concepts must be 0 … 1 to be learnt", value="space logit", allowed="space hard or prob")
+
+
+def _backbone(backbone: nn.Module | str, k: int, seed: int) -> nn.Module:
+    if not isinstance(backbone, str):
+        return backbone
+    if backbone != "small":
+        raise BadOption("No such backbone", value=backbone, allowed="small, or a torch module")
+    return seeded(SmallBackbone(k), seed, "backbone")
 
 
 def _parts(data: ConceptData) -> tuple[ConceptData, ConceptData | None]:
@@ -221,9 +299,8 @@ def _concept_loss(logits: torch.Tensor, given: Batch) -> tuple[torch.Tensor, tor
     return binary_cross_entropy(logits, given["concepts"], known.float())
 
 
-def _logits(model: CBM, data: ConceptData) -> np.ndarray:
-    assert model.g is not None
-    return model._run(model.g, data.images, 512)
+def _logits(g: nn.Module, data: ConceptData) -> np.ndarray:
+    return CBM(g, nn.Identity()).predict_concepts(data.images)
 
 
 def _read(data: ConceptData, logits: np.ndarray, mode: Mode, input: Space, scale: np.ndarray) -> torch.Tensor:

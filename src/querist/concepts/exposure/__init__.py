@@ -1,17 +1,53 @@
 """What a trigger achieves, beside its nulls, and whether it can be seen."""
 
-from querist.concepts.exposure._attack import AttackReport, Predict, attack_report, codes_of, excess_interval
+from querist.concepts.exposure._attack import AttackReport, attack_report, excess_interval
+from querist.concepts.exposure._protocol import protocol
+from querist.concepts.exposure._quality import ConceptQuality, ModelQuality, concept_quality, model_quality
 from querist.concepts.exposure._stealth import Stealth, hamming, kernel_mmd, stealth_of, two_sample
+from querist.concepts.exposure._subject import Predict, Subject, as_model, at_bottleneck, codes_of
+from querist.concepts.exposure._summary import (
+    exposure_headline,
+    exposure_summary,
+    over_targets,
+    selector_difference,
+    size_reaching,
+)
+from querist.concepts.exposure._sweep import Setting, Swept, clean_cell, grid, select, sweep, sweep_cell
+from querist.concepts.exposure._targets import Parts, choose_targets, repeat_parts, repeat_seed
 
 __all__ = [
     "AttackReport",
+    "ConceptQuality",
+    "ModelQuality",
+    "Parts",
     "Predict",
+    "Setting",
     "Stealth",
+    "Subject",
+    "Swept",
+    "as_model",
+    "at_bottleneck",
     "attack_report",
+    "choose_targets",
+    "clean_cell",
     "codes_of",
+    "concept_quality",
     "excess_interval",
+    "exposure_headline",
+    "exposure_summary",
+    "grid",
     "hamming",
     "kernel_mmd",
+    "model_quality",
+    "over_targets",
+    "protocol",
+    "repeat_parts",
+    "repeat_seed",
+    "select",
+    "selector_difference",
+    "size_reaching",
     "stealth_of",
+    "sweep",
+    "sweep_cell",
     "two_sample",
 ]

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 
 from querist.concepts.data import ConceptData
+from querist.concepts.exposure._subject import Subject
 from querist.concepts.triggers import Trigger
-from querist.errors import BadOption, ShapeMismatch
+from querist.errors import BadOption
 from querist.statistics import stream
 
-__all__ = ["AttackReport", "Predict", "attack_report", "excess_interval"]
+__all__ = ["AttackReport", "attack_report", "excess_interval"]
 
-Predict = Callable[[np.ndarray], np.ndarray]
-"""From concepts [n k] to predicted class codes [n] or to scores [n L]."""
 REPLICATES = 2000
 
 
@@ -53,39 +52,42 @@ class AttackReport:
 
 
 def attack_report(
-    predict: Predict,
+    model: Any,
     data: ConceptData,
     trigger: Trigger,
     target: Any,
     *,
     sources: Iterable[Any] | None = None,
-    baseline: Predict | None = None,
+    baseline: Any = None,
     strength: str = "quantile",
     scale: np.ndarray | None = None,
     seed: int = 0,
 ) -> AttackReport:
     """How often the trigger, set at the bottleneck, sends rows of other classes to the target.
 
-    predict, baseline: the model and the same architecture trained with the same seed on unpoisoned data; each from concepts in
-    the space of `data` to class codes [n] or scores [n L]. sources: only rows of these classes are counted. Without a baseline
-    there is no clean-model rate and no excess. scale: as in `Trigger.apply`, needed in space logit with strength "quantile".
+    model, baseline: the model and the same architecture trained with the same seed on unpoisoned data. Each is a `CBM`, whose
+    own concepts of the table's pictures are changed where it has a g; a bare network f, or a function, from concepts in the space
+    of `data` to scores [n L] (a function may give class codes [n]); or a `Subject` on these rows, which remembers its answers.
+    sources: only rows of these classes are counted. Without a baseline there is no clean-model rate and no excess. scale: as in
+    `Trigger.apply`, needed in space logit with strength "quantile" (a CBM has its own). `natural` is of the table's concepts.
 
-    Raises UnknownName for a class without rows, BadOption for a target among the sources, ShapeMismatch for predictions of
-    another length. Rates over no rows are None, with a reason.
+    Raises UnknownName for no such class, BadOption for a target among the sources and for a g without pictures, ShapeMismatch
+    for predictions of another length. Rates over no rows are None, with a reason.
     """
-    code = data.target(target)
+    code = data.code(target)
     counted = data.codes != code
     wanted = None
     if sources is not None:
-        wanted = [data.target(source) for source in sources]
+        wanted = [data.code(source) for source in sources]
         if code in wanted:
             raise BadOption("The target cannot be a source", value=str(target), allowed="other classes")
         counted &= np.isin(data.codes, wanted)
-    triggered = trigger.apply(data.concepts, space=data.space, strength=strength, scale=scale)
-    before, after = codes_of(predict, data.concepts), codes_of(predict, triggered)
+    subject = _subject(model, data, strength, scale)
+    before, after = subject.before, subject.after(trigger)
     clean_before = clean_after = None
     if baseline is not None:
-        clean_before, clean_after = codes_of(baseline, data.concepts), codes_of(baseline, triggered)
+        clean = _subject(baseline, data, strength, scale)
+        clean_before, clean_after = clean.before, clean.after(trigger)
     n = int(counted.sum())
     rates: dict[str, float | None] = dict.fromkeys(
         ("asr", "untriggered", "clean_model_asr", "natural", "excess", "low", "high", "accuracy_source")
@@ -114,11 +116,9 @@ def attack_report(
         accuracy_drop=drop[0],
         drop_low=drop[1],
         drop_high=drop[2],
-        wrong_side_share=trigger.wrong_side_share(data.concepts, strength=strength, scale=scale)
-        if data.space == "logit"
-        else None,
+        wrong_side_share=subject.wrong_side_share(trigger),
         reason="; ".join(reasons) or None,
-        protocol=_protocol(data, code, wanted, n, strength),
+        protocol=_protocol(data, code, wanted, n, subject),
     )
 
 
@@ -147,14 +147,8 @@ def excess_interval(
     return float(value(share)), float(low), float(high)
 
 
-def codes_of(predict: Predict, concepts: np.ndarray) -> Int[np.ndarray, "n"]:
-    """Predicted codes, the first of the largest where scores were given. Raises ShapeMismatch."""
-    found = np.asarray(predict(concepts))
-    if found.shape[:1] != concepts.shape[:1] or found.ndim not in (1, 2):
-        raise ShapeMismatch(
-            "Predictions must have one entry per row", value=found.shape, allowed=f"[{len(concepts)}] or [n L]"
-        )
-    return found if found.ndim == 1 else found.argmax(axis=1)
+def _subject(model: Any, data: ConceptData, strength: str, scale: np.ndarray | None) -> Subject:
+    return model if isinstance(model, Subject) else Subject(model, data, strength=strength, scale=scale)
 
 
 def _paired(first: np.ndarray, second: np.ndarray, seed: int) -> tuple[float, float, float]:
@@ -163,9 +157,9 @@ def _paired(first: np.ndarray, second: np.ndarray, seed: int) -> tuple[float, fl
     return excess_interval(first, second, zero, seed=seed) if first.any() or second.any() else (0.0, 0.0, 0.0)
 
 
-def _protocol(data: ConceptData, code: int, wanted: list[int] | None, n: int, strength: str) -> str:
+def _protocol(data: ConceptData, code: int, wanted: list[int] | None, n: int, subject: Subject) -> str:
     rows = (
         "every class but the target" if wanted is None else "classes " + ", ".join(str(data.classes[c]) for c in wanted)
     )
-    space = f"space {data.space}" + (f", strength {strength}" if data.space == "logit" else "")
+    space = f"space {subject.space}" + (f", strength {subject.strength}" if subject.space == "logit" else "")
     return f"target {data.classes[code]}; {n} rows of {rows}; trigger set at the bottleneck; {space}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -46,6 +46,17 @@ class Selection:
         """The step, from 1, at which no row of another class carries the trigger any more."""
         none = np.flatnonzero(self.cnt == 0)
         return int(none[0]) + 1 if none.size else None
+
+    def first(self, size: int) -> Selection:
+        """The trigger of the first `size` picks: what the selector gives when it is asked for that size. Raises BadOption."""
+        if not 1 <= size <= len(self.trigger):
+            raise BadOption("No trigger has this size here", value=size, allowed=f"1 to {len(self.trigger)}")
+        cut = {name: getattr(self, name) for name in ("mean_in", "mean_out", "cnt", "score", "coef_abs", "rank_spread")}
+        return replace(
+            self,
+            trigger=Trigger(self.trigger.index[:size], self.trigger.values[:size]),
+            **{name: None if values is None else values[:size] for name, values in cut.items()},
+        )
 
     @property
     def table(self) -> pl.DataFrame:
