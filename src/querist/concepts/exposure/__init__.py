@@ -14,8 +14,18 @@ from querist.concepts.exposure._summary import (
 )
 from querist.concepts.exposure._sweep import Setting, Swept, clean_cell, grid, select, sweep, sweep_cell
 from querist.concepts.exposure._targets import Parts, choose_targets, repeat_parts, repeat_seed
+from querist.concepts.exposure._transfer import (
+    ARCHITECTURES,
+    Architecture,
+    Transferred,
+    transfer_cell,
+    transfer_models,
+    transfer_table,
+)
 
 __all__ = [
+    "ARCHITECTURES",
+    "Architecture",
     "AttackReport",
     "ConceptQuality",
     "ModelQuality",
@@ -25,6 +35,7 @@ __all__ = [
     "Stealth",
     "Subject",
     "Swept",
+    "Transferred",
     "as_model",
     "at_bottleneck",
     "attack_report",
@@ -49,5 +60,8 @@ __all__ = [
     "stealth_of",
     "sweep",
     "sweep_cell",
+    "transfer_cell",
+    "transfer_models",
+    "transfer_table",
     "two_sample",
 ]
