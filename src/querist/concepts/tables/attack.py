@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from querist.results.table import Column, TableSpec
 
-__all__ = ["EXPOSURE", "EXPOSURE_SUMMARY", "REACHABILITY", "SELECTION", "STEALTH", "TRANSFER", "TRUTH"]
+__all__ = ["COPY", "EXPOSURE", "EXPOSURE_SUMMARY", "REACHABILITY", "SELECTION", "STEALTH", "TRANSFER", "TRUTH"]
 
 _CELL = (
     Column("target", "str", "Class that the trigger is to lead to."),
     Column("selector", "str", "How the trigger was chosen."),
     Column("size", "int", "Concepts in the trigger."),
     Column("rate", "float", "Rate of poisoning."),
-    Column("mode", "str", "mix, dirty or clean."),
+    Column("mode", "str", "mix, dirty, clean, or none: nothing planted, the clean model under the same trigger (rate 0)."),
     Column("repeat", "int", "Which repeat; cells of one share split, initial weights and batches."),
 )
 
@@ -59,7 +59,6 @@ EXPOSURE = TableSpec(
         Column("accuracy_after", "float", "Accuracy on all test rows with the trigger.", "fraction"),
         Column("saturated_at", "int", "Pick at which no row of another class carries the trigger any more."),
         Column("violates_groups", "bool", "Whether it sets two values of a group of which no row has two."),
-        Column("n_test", "int", "Test rows that success was counted on."),
         Column("reason", "str", "Why a number is missing."),
     ),
 )
@@ -148,5 +147,16 @@ TRUTH = TableSpec(
         Column("old_label", "str", "Its label before."),
         Column("label", "str", "Its label in the copy."),
         Column("n_changed", "int", "Cells that changed."),
+    ),
+)
+
+COPY = TableSpec(
+    name="copy",
+    meaning="The files of an assessment copy.",
+    key=("file",),
+    columns=(
+        Column("file", "str", "Its name."),
+        Column("path", "str", "Where it lies."),
+        Column("meaning", "str", "What is in it."),
     ),
 )

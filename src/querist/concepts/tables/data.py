@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from querist.results.table import Column, TableSpec
 
-__all__ = ["ASSOCIATION", "CLASS_EVIDENCE", "DETECTION", "DIFFERENCES", "FACTS", "ROC", "ROWS", "TABLE_FACTS"]
+__all__ = ["ASSOCIATION", "CLASS_EVIDENCE", "DETECTION", "DIFFERENCES", "FACTS", "PASSED_OVER", "ROC", "ROWS", "TABLE_FACTS", "TESTS"]
 
 FACTS = TableSpec(
     name="facts",
@@ -90,6 +90,21 @@ ROWS = TableSpec(
     ),
 )
 
+TESTS = TableSpec(
+    name="tests",
+    meaning="One row per test of the whole table; the verdict of concepts.table-poisoned follows from them.",
+    key=("test",),
+    columns=(
+        Column("test", "str", "reference, class-level, agreement, or power (of the reference test, simulated)."),
+        Column("target", "str", "The class it points at."),
+        Column("statistic", "float", "What was tested: largest |z|, deviating rows, first places, or the share of simulations found."),
+        Column("null", "float", "What it would be with nothing hidden."),
+        Column("p", "float", "Its p, adjusted over classes."),
+        Column("verdict", "str", "yes, no, or cannot say."),
+        Column("because", "str", "Why."),
+    ),
+)
+
 DETECTION = TableSpec(
     name="detection",
     meaning="One row per method, where the truth is known: how well it finds poisoned rows and the trigger.",
@@ -129,5 +144,15 @@ DIFFERENCES = TableSpec(
         Column("concept", "str", "The concept."),
         Column("shift", "float", "Mean of the second set less that of the first."),
         Column("in_trigger", "bool", "Whether the trigger of the assessment sets it; none where there is none."),
+    ),
+)
+
+PASSED_OVER = TableSpec(
+    name="passed_over",
+    meaning="What was asked for and could not be done.",
+    key=("what",),
+    columns=(
+        Column("what", "str", "What it was."),
+        Column("reason", "str", "Why."),
     ),
 )

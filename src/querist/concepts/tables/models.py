@@ -88,7 +88,7 @@ REPAIR = TableSpec(
     key=("method", "stage"),
     columns=(
         Column("method", "str", "The repair."),
-        Column("stage", "str", "before or after; null/after: the same repair of the clean model."),
+        Column("stage", "str", "before, after; clean-before, clean-after: the same repair of the clean model, the null."),
         Column("accuracy", "float", "Clean accuracy on test rows.", "fraction"),
         Column("concept_accuracy", "float", "Concept accuracy; none without pictures.", "fraction"),
         Column("asr", "float", "Success rate of the trigger.", "fraction"),
@@ -98,7 +98,8 @@ REPAIR = TableSpec(
         Column("high", "float", "Upper end.", "fraction"),
         Column("score", "float", "Excess with inverted triggers on validation rows, by which best is chosen.", "fraction"),
         Column("accuracy_validation", "float", "Accuracy on validation rows.", "fraction"),
-        Column("detail", "str", "What was done."),
+        Column("detail", "str", "What was done, or why it could not be."),
+        Column("path", "str", "Where the repaired model lies, below units of the run folder."),
     ),
 )
 
