@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING
 from querist._lazy import attach
 
 if TYPE_CHECKING:
-    from querist.concepts.data import ConceptData
+    from querist.concepts.data import (
+        ConceptData,
+    )
     from querist.concepts.detectors import (
+        ConceptCleanse,
         activation_clusters,
         agreement_test,
+        anomaly_index,
         association,
         class_level_test,
+        clean_indices,
+        cleanse_test,
         conflicts,
         consistency_check,
+        invert_discrete,
+        invert_gradient,
         masked_agreement,
         pattern_excess,
         reference_test,
@@ -41,8 +49,12 @@ if TYPE_CHECKING:
         fit_head,
         fit_heads,
     )
-    from querist.concepts.model import CBM
-    from querist.concepts.recipe import Recipe
+    from querist.concepts.model import (
+        CBM,
+    )
+    from querist.concepts.recipe import (
+        Recipe,
+    )
     from querist.concepts.repairs import (
         ConceptGuard,
         Trial,
@@ -60,21 +72,56 @@ if TYPE_CHECKING:
         unlearn,
         vote,
     )
-    from querist.concepts.triggers import Trigger, cat, cat_plus, cat_plus_all, poison, random_trigger
+    from querist.concepts.studies.audit import (
+        AuditReport,
+        audit,
+    )
+    from querist.concepts.studies.detect import (
+        Detection,
+        detect,
+    )
+    from querist.concepts.studies.poison import (
+        PoisonedCopy,
+        poisoned_copy,
+    )
+    from querist.concepts.studies.repair import (
+        RepairReport,
+        repair,
+    )
+    from querist.concepts.studies.sweep import (
+        Exposure,
+        exposure,
+    )
+    from querist.concepts.triggers import (
+        Trigger,
+        cat,
+        cat_plus,
+        cat_plus_all,
+        poison,
+        random_trigger,
+    )
 
 __all__ = [
     "CBM",
     "AttackReport",
+    "AuditReport",
+    "ConceptCleanse",
     "ConceptData",
     "ConceptGuard",
+    "Detection",
+    "Exposure",
+    "PoisonedCopy",
     "Recipe",
+    "RepairReport",
     "Setting",
     "Trial",
     "Trigger",
     "activation_clusters",
     "agreement_test",
+    "anomaly_index",
     "association",
     "attack_report",
+    "audit",
     "best_repair",
     "cat",
     "cat_plus",
@@ -84,11 +131,15 @@ __all__ = [
     "choose_targets",
     "class_level_test",
     "clean_cell",
+    "clean_indices",
+    "cleanse_test",
     "concept_groups",
     "concept_guard",
     "conflicts",
     "consistency_check",
+    "detect",
     "drop_rows",
+    "exposure",
     "exposure_summary",
     "fine_prune",
     "fit_cbm",
@@ -96,14 +147,18 @@ __all__ = [
     "fit_concepts",
     "fit_head",
     "fit_heads",
+    "invert_discrete",
+    "invert_gradient",
     "mask_concepts",
     "masked_agreement",
     "model_quality",
     "pattern_excess",
     "poison",
+    "poisoned_copy",
     "random_trigger",
     "reference_test",
     "relabel",
+    "repair",
     "retrain",
     "spectral_signature",
     "stability_train",
@@ -121,12 +176,18 @@ __getattr__, __dir__ = attach(
     {
         "querist.concepts.data": ("ConceptData",),
         "querist.concepts.detectors": (
+            "ConceptCleanse",
             "activation_clusters",
             "agreement_test",
+            "anomaly_index",
             "association",
             "class_level_test",
+            "clean_indices",
+            "cleanse_test",
             "conflicts",
             "consistency_check",
+            "invert_discrete",
+            "invert_gradient",
             "masked_agreement",
             "pattern_excess",
             "reference_test",
@@ -172,6 +233,33 @@ __getattr__, __dir__ = attach(
             "unlearn",
             "vote",
         ),
-        "querist.concepts.triggers": ("Trigger", "cat", "cat_plus", "cat_plus_all", "poison", "random_trigger"),
+        "querist.concepts.studies.audit": (
+            "AuditReport",
+            "audit",
+        ),
+        "querist.concepts.studies.detect": (
+            "Detection",
+            "detect",
+        ),
+        "querist.concepts.studies.poison": (
+            "PoisonedCopy",
+            "poisoned_copy",
+        ),
+        "querist.concepts.studies.repair": (
+            "RepairReport",
+            "repair",
+        ),
+        "querist.concepts.studies.sweep": (
+            "Exposure",
+            "exposure",
+        ),
+        "querist.concepts.triggers": (
+            "Trigger",
+            "cat",
+            "cat_plus",
+            "cat_plus_all",
+            "poison",
+            "random_trigger",
+        ),
     },
 )
