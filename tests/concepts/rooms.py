@@ -9,7 +9,9 @@ from querist.concepts import ConceptData
 QUICK = {"epochs": 6, "head": "mlp:16", "permutations": 99}
 
 
-def animals(n: int = 240, k: int = 12, classes: int = 6, *, seed: int = 0, split: bool = True, **options) -> ConceptData:
+def animals(
+    n: int = 240, k: int = 12, classes: int = 6, *, seed: int = 0, split: bool = True, **options
+) -> ConceptData:
     """Class templates with flipped cells, as an honest annotation looks; two thirds train."""
     rng = np.random.default_rng(seed)
     templates = np.random.default_rng(7).random((classes, k)) < 0.4

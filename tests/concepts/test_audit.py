@@ -20,7 +20,17 @@ SMALL = {**QUICK, "targets": "2", "headline": "size=3,rate=0.1", "groups": 3}
 KEYS = {
     "protocol": None,
     "data": {
-        *("n", "k", "classes", "density", "missing", "class_size_min", "class_size_median", "class_size_max", "profiles"),
+        *(
+            "n",
+            "k",
+            "classes",
+            "density",
+            "missing",
+            "class_size_min",
+            "class_size_median",
+            "class_size_max",
+            "profiles",
+        ),
         *("conflicting_profiles", "conflicting_rows", "accuracy_ceiling", "constant_concepts", "space", "split"),
     },
     "model": {
@@ -29,7 +39,15 @@ KEYS = {
     },
     "exposure": {
         *("headline", "targets", "repeats", "mean_asr", "median_asr", "p90_asr", "max_asr", "max_target"),
-        *("mean_clean_model_asr", "mean_untriggered", "mean_natural", "mean_excess", "low", "high", "mean_accuracy_drop"),
+        *(
+            "mean_clean_model_asr",
+            "mean_untriggered",
+            "mean_natural",
+            "mean_excess",
+            "low",
+            "high",
+            "mean_accuracy_drop",
+        ),
         *("size_for_50", "size_for_90"),
     },
     "poisoning": {"verdict", "method", "classes", "rows_flagged", "rows_flagged_share"},
@@ -153,7 +171,7 @@ def test_a_given_model_is_audited_and_its_figures_are_the_summarys():
     import torch
 
     with torch.no_grad():
-        right = head(torch.as_tensor(np.array(test.concepts))).argmax(dim=1).numpy() == test.codes
+        right = head(torch.as_tensor(np.array(test.concepts), dtype=torch.float32)).argmax(dim=1).numpy() == test.codes
     assert given["accuracy"] == pytest.approx(right.mean())
 
 
@@ -183,8 +201,20 @@ def test_the_command_gates_and_prints_its_summary(tmp_path, capsys):
     given = [word for pair in zip(words, map(str, SMALL.values()), strict=True) for word in pair]
     out = str(tmp_path / "run")
     code = main(
-        ["concepts", "audit", str(tmp_path / "t.parquet"), *given, "--out", out, "--quiet", "--json", "--engine", "serial"]
-        + ["--fail-if", "exposed.estimate > 2"]
+        [
+            "concepts",
+            "audit",
+            str(tmp_path / "t.parquet"),
+            *given,
+            "--out",
+            out,
+            "--quiet",
+            "--json",
+            "--engine",
+            "serial",
+            "--fail-if",
+            "exposed.estimate > 2",
+        ]
     )
     assert code == 0
     summary = json.loads(capsys.readouterr().out)

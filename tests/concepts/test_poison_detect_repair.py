@@ -40,7 +40,18 @@ def test_the_copy_is_a_study(tmp_path, chromium):
     result = check_study(Copy, PoisonConfig(data="data", **PLANT), tmp_path, chromium=chromium)
     block = result.summary["poison"]
     assert set(block) == {
-        *("target", "selector", "size", "rate", "base", "mode", "n_poisoned", "n_changed_cells", "saturated_at", "trigger")
+        *(
+            "target",
+            "selector",
+            "size",
+            "rate",
+            "base",
+            "mode",
+            "n_poisoned",
+            "n_changed_cells",
+            "saturated_at",
+            "trigger",
+        )
     }
     assert set(block["trigger"]) == {"index", "names", "values"}
 
@@ -78,7 +89,10 @@ class Found(DetectStudy):
 
     def __init__(self, held=None, material=None):
         if material is None:
-            held = {"data": poisoned_copy(animals(split=False), **PLANT).data, "reference": animals(seed=9, split=False)}
+            held = {
+                "data": poisoned_copy(animals(split=False), **PLANT).data,
+                "reference": animals(seed=9, split=False),
+            }
         super().__init__(held, material)
 
 
@@ -114,7 +128,9 @@ class Mended(RepairStudy):
 
 @pytest.mark.browser
 def test_repairs_are_a_study(tmp_path, chromium):
-    config = RepairConfig(data="data", method="mask-concepts,fine-prune,guard-random", **{k: QUICK[k] for k in ("epochs", "head")})
+    config = RepairConfig(
+        data="data", method="mask-concepts,fine-prune,guard-random", **{k: QUICK[k] for k in ("epochs", "head")}
+    )
     result = check_study(Mended, config, tmp_path, chromium=chromium)
     assert {"repair", "certificate"} <= set(result.summary)
     for method in result.summary["repair"]["methods"]:

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
         audit,
     )
     from querist.concepts.studies.detect import (
-        Detection,
+        DetectReport,
         detect,
     )
     from querist.concepts.studies.poison import (
@@ -108,7 +108,7 @@ __all__ = [
     "ConceptCleanse",
     "ConceptData",
     "ConceptGuard",
-    "Detection",
+    "DetectReport",
     "Exposure",
     "PoisonedCopy",
     "Recipe",
@@ -238,7 +238,7 @@ __getattr__, __dir__ = attach(
             "audit",
         ),
         "querist.concepts.studies.detect": (
-            "Detection",
+            "DetectReport",
             "detect",
         ),
         "querist.concepts.studies.poison": (

@@ -65,7 +65,7 @@ class Headline(NamedTuple):
 
 def headline_of(text: str) -> Headline:
     """`size=5,rate=0.01,mode=mix,selector=cat+`, any part of it; what is not named is as in the default. Raises ValueError."""
-    held = dict(part.split("=", 1) for part in DEFAULT_HEADLINE.split(","))
+    held: dict[str, str] = {"size": "5", "rate": "0.01", "mode": "mix", "selector": "cat+"}
     for part in (part.strip() for part in text.split(",") if part.strip()):
         name, _, value = part.partition("=")
         if name not in held or not value:
@@ -103,7 +103,8 @@ class DataOptions(StudyConfig):
 
     label: str | None = Field(default=None, description="Column of the class labels.")
     concepts: tuple[str, ...] = Field(
-        default=(), description="Columns that are concepts: names or patterns, by commas; none: all that have no other role."
+        default=(),
+        description="Columns that are concepts: names or patterns, by commas; none: all that have no other role.",
     )
     id: str | None = Field(default=None, description="Column that names the rows.")
     split: str | None = Field(
@@ -114,9 +115,7 @@ class DataOptions(StudyConfig):
     one_hot: bool = Field(
         default=False, description="Columns that are not 0/1 become one concept for each of their values."
     )
-    npz: str | None = Field(
-        default=None, description="Keys of a numpy archive: concepts=KEY,labels=KEY,split=KEY."
-    )
+    npz: str | None = Field(default=None, description="Keys of a numpy archive: concepts=KEY,labels=KEY,split=KEY.")
     space: Literal["hard", "prob", "logit"] = Field(
         default="hard", description="What the concepts' values are: 0/1 (hard), 0 … 1 (prob), or any number (logit)."
     )
@@ -146,10 +145,12 @@ class AuditOptions(HeadOptions):
     """Options of `concepts audit`."""
 
     model: str | None = Field(
-        default=None, description="The model under audit: a folder that CBM.save wrote, or g=MODEL,f=MODEL; none: one is trained."
+        default=None,
+        description="The model under audit: a folder that CBM.save wrote, or g=MODEL,f=MODEL; none: one is trained.",
     )
     reference: str | None = Field(
-        default=None, description="Rows that are trusted, with the same concepts: a DATA address, read with the same options."
+        default=None,
+        description="Rows that are trusted, with the same concepts: a DATA address, read with the same options.",
     )
     targets: str = Field(
         default="",
@@ -160,13 +161,15 @@ class AuditOptions(HeadOptions):
         default=(), description="Only rows of these classes are counted in success rates; by commas. None: all others."
     )
     selectors: tuple[Selector, ...] = Field(
-        default=(), description="How triggers are chosen: cat, cat+, random. None: cat+ and random (fast), or all (full)."
+        default=(),
+        description="How triggers are chosen: cat, cat+, random. None: cat+ and random (fast), or all (full).",
     )
     sizes: tuple[int, ...] = Field(
         default=(), description="Concepts in a trigger, by commas. None: the headline's (fast), or 2,5,10,20 (full)."
     )
     rates: tuple[float, ...] = Field(
-        default=(), description="Rates of poisoning in 0 … 1, by commas. None: the headline's (fast), or .01,.05,.1 (full)."
+        default=(),
+        description="Rates of poisoning in 0 … 1, by commas. None: the headline's (fast), or .01,.05,.1 (full).",
     )
     poison_mode: tuple[PoisonMode, ...] = Field(
         default=(),
@@ -181,13 +184,15 @@ class AuditOptions(HeadOptions):
         default=None, ge=1, description="Repetitions: splits, initial weights, draws. None: 1 (fast) or 3 (full)."
     )
     headline: str = Field(
-        default=DEFAULT_HEADLINE, description="The attack that findings speak of; what is not named is as in the default."
+        default=DEFAULT_HEADLINE,
+        description="The attack that findings speak of; what is not named is as in the default.",
     )
     asr_limit: float = Field(
         default=0.1, gt=0, lt=1, description="Excess success above which the data count as exposed, as a fraction."
     )
     budget: Literal["fast", "full"] = Field(
-        default="fast", description="fast: the headline, 10 targets, no clean retrains; full: the whole grid, calibrated."
+        default="fast",
+        description="fast: the headline, 10 targets, no clean retrains; full: the whole grid, calibrated.",
     )
     retrains: int | None = Field(
         default=None,
@@ -239,7 +244,9 @@ class AuditOptions(HeadOptions):
 class AuditConfig(AuditOptions):
     """What an audit is told: its data and its options."""
 
-    data: str = Field(default="", description="The table of concepts: a DATA address, or what one in memory was called.")
+    data: str = Field(
+        default="", description="The table of concepts: a DATA address, or what one in memory was called."
+    )
 
 
 class PoisonOptions(DataOptions):
@@ -270,17 +277,21 @@ class PoisonOptions(DataOptions):
 class PoisonConfig(PoisonOptions):
     """What a poisoned copy is told: its table and its options."""
 
-    data: str = Field(default="", description="The table of concepts: a DATA address, or what one in memory was called.")
+    data: str = Field(
+        default="", description="The table of concepts: a DATA address, or what one in memory was called."
+    )
 
 
 class DetectOptions(HeadOptions):
     """Options of `concepts detect`."""
 
     model: str | None = Field(
-        default=None, description="The model trained on DATA: a folder that CBM.save wrote, or g=MODEL,f=MODEL; none: a head is trained."
+        default=None,
+        description="The model trained on DATA: a folder that CBM.save wrote, or g=MODEL,f=MODEL; none: a head is trained.",
     )
     reference: str | None = Field(
-        default=None, description="Rows that are trusted, with the same concepts: a DATA address, read with the same options."
+        default=None,
+        description="Rows that are trusted, with the same concepts: a DATA address, read with the same options.",
     )
     methods: tuple[Method, ...] = Field(
         default=(),
@@ -311,7 +322,8 @@ class RepairOptions(HeadOptions):
     """Options of `concepts repair`."""
 
     model: str | None = Field(
-        default=None, description="The model to repair: a folder that CBM.save wrote, or g=MODEL,f=MODEL; none: a head is trained."
+        default=None,
+        description="The model to repair: a folder that CBM.save wrote, or g=MODEL,f=MODEL; none: a head is trained.",
     )
     method: str = Field(
         default="best",
@@ -335,4 +347,6 @@ class RepairOptions(HeadOptions):
 class RepairConfig(RepairOptions):
     """What a repair is told: its data and its options."""
 
-    data: str = Field(default="", description="The table of concepts: a DATA address, or what one in memory was called.")
+    data: str = Field(
+        default="", description="The table of concepts: a DATA address, or what one in memory was called."
+    )

@@ -104,8 +104,8 @@ REACHABLE = Question(
     ask="Can the trigger be made by changing the image a little?",
     unit="fraction",
     null="changes of random sign and equal size, and the same search on the clean model",
-    rule="Yes where the lower end of the hit rate at 8/255 is above the null's upper end; no where its upper end is at most the null + .05; "
-    "else cannot say.",
+    rule="Yes where the lower end of the hit rate at 8/255 is above the null's upper end; no where its upper end is at most the "
+    "null + .05; else cannot say.",
     welcome="no",
 )
 CERTIFIED = Question(

@@ -37,7 +37,16 @@ def draw_exposure(exposure: pl.DataFrame, summary: pl.DataFrame, headline: Headl
 
 
 def _means(own: pl.DataFrame) -> pl.DataFrame:
-    names = ["asr", "untriggered", "clean_model_asr", "natural", "excess", "accuracy", "accuracy_drop", "accuracy_after"]
+    names = [
+        "asr",
+        "untriggered",
+        "clean_model_asr",
+        "natural",
+        "excess",
+        "accuracy",
+        "accuracy_drop",
+        "accuracy_after",
+    ]
     return own.group_by("target", maintain_order=True).agg(pl.col(names).mean(), pl.len().alias("repeats"))
 
 
@@ -124,7 +133,8 @@ def _by_rate(summary: pl.DataFrame, headline: Headline) -> list[Figure]:
         Figure(
             "asr_by_rate",
             "Success by rate of poisoning",
-            f"Mode {headline.mode}; mean over targets and repeats with the 95 % bootstrap interval over targets, a line per trigger size, a "
+            f"Mode {headline.mode}; mean over targets and repeats with the 95 % bootstrap interval over targets, a line "
+            "per trigger size, a "
             "panel per selector. In mode mix all rows of the target carry the trigger in addition to the rate.",
             data,
             layout,
@@ -168,7 +178,9 @@ def selection(table: pl.DataFrame) -> Figure | None:
     mine = mine.filter(pl.col("size") == size)
     steps = sorted(mine["step"].unique())
     counts = mine.group_by("step").agg(
-        pl.col("cnt").median().alias("median"), pl.col("cnt").max().alias("max"), pl.col("saturated").mean().alias("share")
+        pl.col("cnt").median().alias("median"),
+        pl.col("cnt").max().alias("max"),
+        pl.col("saturated").mean().alias("share"),
     )
     counts = counts.sort("step")
     axes = Axes("concepts picked so far", "rows of other classes that match")
@@ -179,12 +191,15 @@ def selection(table: pl.DataFrame) -> Figure | None:
         ],
         axes,
     )
-    lower = bars({"targets with none left": counts["share"]}, [str(step) for step in steps], Axes(axes.x, "share of targets"))
+    lower = bars(
+        {"targets with none left": counts["share"]}, [str(step) for step in steps], Axes(axes.x, "share of targets")
+    )
     data, layout = stack([("Rows that already carry the first picks", upper), ("Saturated", lower)])
     return Figure(
         "selection",
         "How CAT+ picks its concepts",
-        "Each pick leaves as few rows of other classes as possible with the trigger so far. Once none is left (saturated) the rule for ties "
+        "Each pick leaves as few rows of other classes as possible with the trigger so far. Once none is left "
+        "(saturated) the rule for ties "
         "alone picks the rest, and nothing class-specific is gained by a longer trigger.",
         data,
         layout,
@@ -221,7 +236,9 @@ def shifts(table: pl.DataFrame, stealth: pl.DataFrame, comparison: str) -> Figur
     layout["xaxis"] |= depth_ticks(mine["concept"].to_list())
     layout["showlegend"] = False
     more = " Orange: concepts of the trigger." if mine["in_trigger"].any() else ""
-    auc = f"A classifier tells the two sets apart with AUC {told['auc']:.3f} (p {told['p']:.3g})." if told["auc"] else ""
+    auc = (
+        f"A classifier tells the two sets apart with AUC {told['auc']:.3f} (p {told['p']:.3g})." if told["auc"] else ""
+    )
     return Figure(
         "marginal_shift",
         "How the concepts' means shift",

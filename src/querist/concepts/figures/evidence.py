@@ -33,7 +33,14 @@ def class_evidence(table: pl.DataFrame, suspects: set[str]) -> Figure:
     first = mine.sort("rank").row(0, named=True) if mine.height else None
     if first is not None:
         layout["annotations"] = [
-            {"x": first["n"], "y": first[column], "text": f"rank 1: {first['target']}", "showarrow": True, "ax": 30, "ay": -24}
+            {
+                "x": first["n"],
+                "y": first[column],
+                "text": f"rank 1: {first['target']}",
+                "showarrow": True,
+                "ax": 30,
+                "ay": -24,
+            }
         ]
     return Figure(
         "class_evidence",
@@ -93,9 +100,15 @@ def roc(table: pl.DataFrame, detection: pl.DataFrame) -> Figure | None:
         if mine.height and row["auc"] is not None:
             series.append(Series(f"{row['method']} ({row['auc']:.3f})", mine["fpr"], mine["tpr"]))
     series.append(Series("chance", [0.0, 1.0], [0.0, 1.0], null=True))
-    data, layout = lines(series, Axes("honest rows above the cut", "poisoned rows above the cut"), marks=[Mark("1 %", 0.01)])
+    data, layout = lines(
+        series, Axes("honest rows above the cut", "poisoned rows above the cut"), marks=[Mark("1 %", 0.01)]
+    )
     base = detection["base_rate"].drop_nulls()
-    told = f" {100 * float(base[0]):.1f} % of the rows are poisoned, which is the precision of chance." if len(base) else ""
+    told = (
+        f" {100 * float(base[0]):.1f} % of the rows are poisoned, which is the precision of chance."
+        if len(base)
+        else ""
+    )
     return Figure(
         "roc",
         "Detectors against the truth",

@@ -19,7 +19,9 @@ INDEX = 2.0
 
 def inversion(table: pl.DataFrame) -> Figure | None:
     """The size of the smallest trigger of each class, smallest first, beside clean retrains and the published threshold."""
-    mine = table.filter((pl.col("model") == "audited") & (pl.col("method") == "discrete") & pl.col("norm").is_not_null())
+    mine = table.filter(
+        (pl.col("model") == "audited") & (pl.col("method") == "discrete") & pl.col("norm").is_not_null()
+    )
     if not mine.height:
         return None
     mine = mine.sort("norm", maintain_order=True)
@@ -30,7 +32,9 @@ def inversion(table: pl.DataFrame) -> Figure | None:
     trace = trace_of("model under audit", x, mine["norm"], axes, mode="markers", marker=marker_of(0))
     trace |= {"text": tick_labels(mine["target"].to_list()), "hovertemplate": "class %{text}: %{y}<extra></extra>"}
     data = [trace]
-    retrains = table.filter((pl.col("model") != "audited") & (pl.col("method") == "discrete") & pl.col("norm").is_not_null())
+    retrains = table.filter(
+        (pl.col("model") != "audited") & (pl.col("method") == "discrete") & pl.col("norm").is_not_null()
+    )
     for number, name in enumerate(retrains["model"].unique(maintain_order=True)):
         sizes = np.sort(retrains.filter(pl.col("model") == name)["norm"].to_numpy())
         line = trace_of("clean retrains", list(range(sizes.size)), sizes, axes, line={"color": GREY, "width": 0.8})
@@ -42,7 +46,11 @@ def inversion(table: pl.DataFrame) -> Figure | None:
     if spread > 0:
         data.append(
             trace_of(
-                f"anomaly index {INDEX:g}", [x[0], x[-1]], [middle - INDEX * spread] * 2, axes, line={"color": GREY, "dash": "dash"}
+                f"anomaly index {INDEX:g}",
+                [x[0], x[-1]],
+                [middle - INDEX * spread] * 2,
+                axes,
+                line={"color": GREY, "dash": "dash"},
             )
         )
     layout["xaxis"] |= depth_ticks(mine["target"].to_list())
@@ -51,7 +59,8 @@ def inversion(table: pl.DataFrame) -> Figure | None:
         "inverted_sizes",
         "The smallest trigger of each class",
         "A backdoor shows as one class that far fewer concepts lead to than lead to the others. Dashed: the published threshold of the "
-        "anomaly index, which clean models cross routinely and which is therefore no verdict; grey lines: clean retrains, where there are any.",
+        "anomaly index, which clean models cross routinely and which is therefore no verdict; grey lines: clean "
+        "retrains, where there are any.",
         data,
         layout,
         "inversion",
@@ -114,7 +123,9 @@ def transfer(table: pl.DataFrame) -> Figure | None:
     if not mine.height:
         return None
     labels = [f"{row['head']}, {row['mode']}, {row['input']}, {row['selector']}" for row in mine.to_dicts()]
-    data, layout = bars({"attacked model": mine["asr"], "clean model": mine["clean_model_asr"]}, labels, Axes("", "success"))
+    data, layout = bars(
+        {"attacked model": mine["asr"], "clean model": mine["clean_model_asr"]}, labels, Axes("", "success")
+    )
     layout["yaxis"] |= {"range": [0, 1.03]}
     layout["xaxis"] |= {"automargin": True}
     return Figure(
@@ -156,7 +167,15 @@ def pictures(table: pl.DataFrame) -> Figure | None:
         "height": 90 + 130 * len(kinds),
         "showlegend": False,
     }
-    anchor = {"type": "scatter", "mode": "markers", "x": [0], "y": [0], "marker": {"opacity": 0}, "hoverinfo": "skip", "name": ""}
+    anchor = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [0],
+        "y": [0],
+        "marker": {"opacity": 0},
+        "hoverinfo": "skip",
+        "name": "",
+    }
     return Figure(
         "pictures",
         "Images with the trigger",

@@ -123,9 +123,7 @@ def audit(
 
     Raises BadInput for a table, model or options that are wrong, UnitsFailed where the work itself failed.
     """
-    return AuditReport(
-        **_asked(AuditStudy, data, model, reference, config, out, engine, resume, progress, fields)
-    )
+    return AuditReport(**_asked(AuditStudy, data, model, reference, config, out, engine, resume, progress, fields))
 
 
 def _asked(

@@ -65,7 +65,9 @@ def answer(
     drawn = _figures(config, plan, ready, whole)
     warnings = [*data_warnings(data), *plan.warnings, *_warned(config, material, plan, ready)]
     return Answer(
-        tables=ready if whole else {name: ready[name] for name in ("exposure", "exposure_summary", "selection", "models")},
+        tables=ready
+        if whole
+        else {name: ready[name] for name in ("exposure", "exposure_summary", "selection", "models")},
         findings=findings,
         figures=drawn,
         layout=lay_out(config, plan, findings, drawn, ready, lead(config, plan, findings, ready, block, whole), whole),
@@ -100,7 +102,11 @@ def with_p(inversion: pl.DataFrame) -> pl.DataFrame:
     """The audited model's largest index beside those of clean retrains, where there are enough of both."""
     own = (pl.col("model") == "audited") & (pl.col("method") == "discrete")
     index = inversion.filter(own)["index"].to_numpy()
-    null = inversion.filter((pl.col("model") != "audited") & (pl.col("method") == "discrete"))["index"].drop_nulls().to_numpy()
+    null = (
+        inversion.filter((pl.col("model") != "audited") & (pl.col("method") == "discrete"))["index"]
+        .drop_nulls()
+        .to_numpy()
+    )
     if len(null) < LEAST or len(index) < 5 or np.isnan(index).any():
         return inversion
     found = cleanse_test(index, null)
@@ -149,20 +155,32 @@ def _passed(
     if not plan.gradient:
         told.append({"what": "gradient inversion", "reason": "budget fast"})
     if plan.retrains < LEAST:
-        told.append({"what": "calibration of the inversion", "reason": f"{plan.retrains} clean retrains; {LEAST} are needed (--retrains)"})
+        told.append(
+            {
+                "what": "calibration of the inversion",
+                "reason": f"{plan.retrains} clean retrains; {LEAST} are needed (--retrains)",
+            }
+        )
     if config.repair == "none":
         told.append({"what": "repair", "reason": "not asked for (--repair best)"})
     elif not ready["repair"].height:
         told.append({"what": "repair", "reason": "no attack could be mounted that would be repaired"})
-    for name in ("stealth", "transfer"):
-        key = "comparison" if name == "stealth" else "head"
-        told += [
-            {"what": f"{name}: {row[key]}", "reason": row["reason"]} for row in ready[name].to_dicts() if row["reason"]
-        ]
-    reasons = ready["exposure"].filter(pl.col("reason").is_not_null() & pl.col("asr").is_null()) if ready["exposure"].height else None
+    told += [
+        {"what": f"stealth: {row['comparison']}", "reason": row["reason"]}
+        for row in ready["stealth"].to_dicts()
+        if row["reason"]
+    ]
+    reasons = (
+        ready["exposure"].filter(pl.col("reason").is_not_null() & pl.col("asr").is_null())
+        if ready["exposure"].height
+        else None
+    )
     if reasons is not None:
         told += [
-            {"what": f"attack on class {row['target']} ({row['mode']}, rate {row['rate']:g}, repeat {row['repeat']})", "reason": row["reason"]}
+            {
+                "what": f"attack on class {row['target']} ({row['mode']}, rate {row['rate']:g}, repeat {row['repeat']})",
+                "reason": row["reason"],
+            }
             for row in reasons.unique(["target", "mode", "rate", "repeat"], maintain_order=True).to_dicts()
         ]
     return told
@@ -174,7 +192,9 @@ def _figures(config: AuditConfig, plan: Plan, ready: Mapping[str, pl.DataFrame],
     )
     drawn.append(attack_figures.selection(ready["selection"]))
     if whole:
-        drawn.append(evidence_figures.class_evidence(ready["class_evidence"], suspects(ready["tests"], ready["class_evidence"])))
+        drawn.append(
+            evidence_figures.class_evidence(ready["class_evidence"], suspects(ready["tests"], ready["class_evidence"]))
+        )
         drawn.append(evidence_figures.z_map(ready["association"]))
         drawn.append(attack_figures.shifts(ready["shift"], ready["stealth"], "table"))
         drawn.append(model_figures.inversion(ready["inversion"]))
@@ -189,12 +209,15 @@ def _figures(config: AuditConfig, plan: Plan, ready: Mapping[str, pl.DataFrame],
 def _warned(config: AuditConfig, material: Material, plan: Plan, ready: Mapping[str, pl.DataFrame]) -> list[str]:
     told = []
     if len(plan.targets) == 1:
-        told.append("One target alone is attacked: it says nothing of the others, and there are no intervals over targets.")
+        told.append(
+            "One target alone is attacked: it says nothing of the others, and there are no intervals over targets."
+        )
     exposure = ready["exposure"]
     if exposure.height and exposure["violates_groups"].fill_null(False).any():
         share = float(exposure.filter(pl.col("mode") != "none")["violates_groups"].fill_null(False).mean() or 0.0)  # type: ignore[arg-type]
         told.append(
-            f"{100 * share:.0f} % of the triggers set two values of one group, of which no honest row has two: such a trigger is seen at once."
+            f"{100 * share:.0f} % of the triggers set two values of one group, of which no honest row has two: such a "
+            "trigger is seen at once."
         )
     small = [row["target"] for row in ready["class_evidence"].to_dicts() if row["n"] < 2]
     if small:

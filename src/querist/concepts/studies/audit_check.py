@@ -21,7 +21,9 @@ def check_audit(config: AuditConfig, material: Material, plan: Plan) -> None:
     head_widths(config.head)
     check_strength(config.strength, data)
     if not len(data.usable()):
-        raise BadOption("No concept changes, so that no trigger can be chosen", value=data.k, allowed="concepts of two values")
+        raise BadOption(
+            "No concept changes, so that no trigger can be chosen", value=data.k, allowed="concepts of two values"
+        )
     if "cat+" in plan.selectors:
         data.binary(config.binarise)
     material.reference(config)
@@ -29,7 +31,9 @@ def check_audit(config: AuditConfig, material: Material, plan: Plan) -> None:
     parts = repeat_parts(data, 0, seed=config.seed)
     for what, part in (("training", parts.train), ("test", parts.test)):
         if int((part.class_sizes > 0).sum()) < 2:
-            raise TooFewRows(f"The {what} rows need two classes", value=int((part.class_sizes > 0).sum()), allowed="2 or more")
+            raise TooFewRows(
+                f"The {what} rows need two classes", value=int((part.class_sizes > 0).sum()), allowed="2 or more"
+            )
     concept_groups(data, min(config.groups, data.k), by="random", seed=config.seed)
     if config.groups > data.k:
         raise BadOption("There are more groups than concepts", value=config.groups, allowed=f"1 to {data.k}")

@@ -23,7 +23,7 @@ from querist.concepts.exposure import (
 )
 from querist.concepts.model import CBM
 from querist.concepts.recipe import Recipe
-from querist.concepts.studies.evidence import measure_evidence
+from querist.concepts.studies.evidence import measure_evidence, table_facts
 from querist.concepts.studies.opening import Material
 from querist.concepts.studies.plan import Plan
 from querist.errors import TooFewRows
@@ -96,7 +96,7 @@ def evidence(
     data, rows = material.suspect(config)
     found = dict(measure_evidence(config, data, rows, material.reference(config)))
     whole = material.data(config)
-    found["facts"] = whole.facts().to_dicts()
+    found |= {"facts": whole.facts().to_dicts(), "table_facts": table_facts(whole)}
     return found
 
 

@@ -10,12 +10,23 @@ import numpy as np
 
 from querist.concepts.configs import AuditConfig
 from querist.concepts.data import ConceptData
-from querist.concepts.detectors import AssociationAudit, clean_indices, invert_discrete, invert_gradient
-from querist.concepts.exposure import Parts, at_bottleneck, repeat_parts, repeat_seed, select
-from querist.concepts.exposure._sweep import Setting, _trained, planted
+from querist.concepts.detectors import clean_indices, invert_discrete, invert_gradient
+from querist.concepts.exposure import (
+    Parts,
+    Setting,
+    at_bottleneck,
+    repeat_parts,
+    repeat_seed,
+    select,
+    transfer_cell,
+    transfer_models,
+    transfer_table,
+)
+from querist.concepts.exposure._sweep import _trained, planted
 from querist.concepts.model import CBM
 from querist.concepts.repairs import ConceptGuard
 from querist.concepts.studies.audit_measure import model_row, recipe_of, selector_options
+from querist.concepts.studies.evidence import measure_evidence
 from querist.concepts.studies.opening import Material
 from querist.concepts.studies.plan import Plan
 from querist.concepts.studies.repair_measure import Case, certificate_rows, inverted, part_with, run_repair
@@ -47,7 +58,7 @@ def attack(
     config: AuditConfig, material: Material, plan: Plan, key: str, given: Mapping[str, Any], folder: Path
 ) -> Mapping[str, Any]:
     """The worked attack looked at closely: stealth, the monitor, images; the attacked model is kept for repairs."""
-    parts, found, made = worked(config, material, plan)
+    parts, _, made = worked(config, material, plan)
     if isinstance(made, str):
         return {"stealth": [{"comparison": "label", "reason": made}]}
     data = material.data(config)
@@ -113,7 +124,13 @@ def inversion(
         first = np.argsort(made.norm, kind="stable")[:GRADIENT_CLASSES]
         labels = [seen.classes[made.codes[i]] for i in first]
         soft = invert_gradient(
-            model, seen, classes=labels, rows=GRADIENT_ROWS, steps=GRADIENT_STEPS, strength=config.strength, seed=config.seed
+            model,
+            seen,
+            classes=labels,
+            rows=GRADIENT_ROWS,
+            steps=GRADIENT_STEPS,
+            strength=config.strength,
+            seed=config.seed,
         )
         rows += [{"model": "audited", **row} for row in soft.table(seen.classes).to_dicts()]
     return {"inversion": rows}
@@ -154,7 +171,40 @@ def transfer(
     config: AuditConfig, material: Material, plan: Plan, key: str, given: Mapping[str, Any], folder: Path
 ) -> Mapping[str, Any]:
     """The worked attack under other architectures."""
-    return {}
+    data, one = material.data(config), plan.headline
+    options: dict[str, Any] = {} if data.images is not None else {"epochs": config.epochs}
+    table = transfer_table(data, 0, seed=config.seed)
+    clean = transfer_models(table, seed=repeat_seed(config.seed, 0), **options)
+    passed = list(clean.passed_over)
+    rows: list[dict[str, Any]] = []
+    try:
+        rows = transfer_cell(
+            data,
+            plan.worked,
+            0,
+            clean,
+            selectors=(one.selector,),
+            size=one.size,
+            rate=one.rate,
+            mode=one.mode,
+            base=config.base,
+            strength=config.strength,
+            sources=config.sources or None,
+            seed=config.seed,
+            **options,
+        )
+    except BadOption as error:
+        passed.append({"what": "transfer", "reason": str(error)})
+    kept = ("head", "mode", "input", "selector", "asr", "clean_model_asr")
+    return {"transfer": [{name: row[name] for name in kept} for row in rows], "passed_over": passed}
+
+
+def _flags(config: AuditConfig, train: ConceptData) -> np.ndarray:
+    """Rows that the audit's own look at the attacked copy flags."""
+    flags = np.zeros(train.n, dtype=bool)
+    for row in measure_evidence(config, train, np.arange(train.n), None)["rows"]:
+        flags[row["row"]] |= row["flag"]
+    return flags
 
 
 def repair(
@@ -168,7 +218,7 @@ def repair(
     train, val = part_with(made.data, parts.val, config.seed)
     pure, _ = part_with(parts.train, parts.val, config.seed)
     _, chosen_by = inverted(attacked, train, config.strength, config.seed)
-    flags = AssociationAudit(binarise=config.binarise, seed=config.seed).fit(train).flags if train.binary_values else None
+    flags = _flags(config, train)
     case = Case(
         model=attacked,
         train=train,

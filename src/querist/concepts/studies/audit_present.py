@@ -16,7 +16,7 @@ from querist.concepts.studies.opening import Material
 from querist.concepts.studies.plan import Plan
 from querist.concepts.studies.stealth import stealth_summary
 from querist.concepts.studies.table_verdicts import inversion_block, poisoning_block, suspects
-from querist.concepts.studies.words import number, percent, times
+from querist.concepts.studies.words import percent, times
 from querist.concepts.tables import AUDIT_TABLES
 from querist.results.figure import Figure
 from querist.results.finding import Finding
@@ -28,7 +28,12 @@ Ready = Mapping[str, pl.DataFrame]
 
 
 def lead(
-    config: AuditConfig, plan: Plan, findings: Sequence[Finding], ready: Ready, block: Mapping[str, Any] | None, whole: bool
+    config: AuditConfig,
+    plan: Plan,
+    findings: Sequence[Finding],
+    ready: Ready,
+    block: Mapping[str, Any] | None,
+    whole: bool,
 ) -> str:
     """Three sentences: is the table suspicious, how exposed are we, what is to be done."""
     verdicts = {(f.question, f.subject): f for f in findings}
@@ -45,12 +50,19 @@ def lead(
 def _suspicion(table: Finding, ready: Ready) -> str:
     if table.verdict == "yes":
         named = sorted(suspects(ready["tests"], ready["class_evidence"]))
-        several = f"class {named[0]}" if len(named) == 1 else f"{times(len(named), 'class', 'classes')} ({', '.join(named[:5])})"
+        several = (
+            f"class {named[0]}"
+            if len(named) == 1
+            else f"{times(len(named), 'class', 'classes')} ({', '.join(named[:5])})"
+        )
         return f"The table is suspicious: {several} look planted."
     if table.verdict == "no":
         return "Nothing was found in the table, by a test that would have found an attack of 1 %."
     first = ready["class_evidence"].row(0, named=True)["target"]
-    return f"Nothing in the table stands out enough to decide; class {first} is the first to look at, and trusted rows (--reference) would tell."
+    return (
+        f"Nothing in the table stands out enough to decide; class {first} is the first to look at, and trusted rows "
+        "(--reference) would tell."
+    )
 
 
 def _exposure(plan: Plan, finding: Finding | None, block: Mapping[str, Any] | None) -> str:
@@ -59,7 +71,8 @@ def _exposure(plan: Plan, finding: Finding | None, block: Mapping[str, Any] | No
         return "How exposed a model would be could not be measured."
     told = (
         f"whoever can write {percent(one.rate)} of it (mode {one.mode}, {times(one.size, 'concept')}, chosen by {one.selector}) sends "
-        f"{percent(block['mean_asr'])} of other classes' rows to the class of their choice (clean model: {percent(block['mean_clean_model_asr'])}; "
+        f"{percent(block['mean_asr'])} of other classes' rows to the class of their choice (clean model: "
+        f"{percent(block['mean_clean_model_asr'])}; "
         f"{times(block['targets'], 'target')}), and accuracy changes by {percent(-block['mean_accuracy_drop'])}"
     )
     start = {
@@ -75,8 +88,11 @@ def _advice(config: AuditConfig, findings: Sequence[Finding], ready: Ready) -> s
     flagged = ready["rows"].filter(pl.col("flag"))["row"].n_unique() if ready["rows"].height else 0
     steps = []
     if verdicts[TABLE_POISONED.id, "table"].verdict == "yes":
-        steps.append(f"have the {times(flagged, 'flagged row')} annotated anew before anything is trained on the table" if flagged
-                     else "have the classes named above annotated anew before anything is trained on the table")
+        steps.append(
+            f"have the {times(flagged, 'flagged row')} annotated anew before anything is trained on the table"
+            if flagged
+            else "have the classes named above annotated anew before anything is trained on the table"
+        )
     model = verdicts.get((MODEL_BACKDOORED.id, "model"))
     if model is not None and model.verdict == "yes":
         steps.append("do not ship the model")
@@ -116,15 +132,24 @@ def lay_out(
     attacks = [
         Section(
             "How exposed is a model trained on it?",
-            words=("Each attack plants a trigger in a copy of the training rows, trains the same model from the same weights and batches, and "
-                   "sets the trigger at the bottleneck of test rows. Nothing is planted in rows of mode none: the clean model.",),
-            findings=tuple(("*", f"concepts.{name}") for name in ("exposed", "attributable", "even-over-targets", "selector-matters", "utility-kept")),
+            words=(
+                "Each attack plants a trigger in a copy of the training rows, trains the same model from the same weights and batches, and "
+                "sets the trigger at the bottleneck of test rows. Nothing is planted in rows of mode none: the clean model.",
+            ),
+            findings=tuple(
+                ("*", f"concepts.{name}")
+                for name in ("exposed", "attributable", "even-over-targets", "selector-matters", "utility-kept")
+            ),
             figures=figures("asr_by_target", "four_bars", "asr_by_rate", "size_by_rate", "selection"),
             tables=tables("exposure_summary", "exposure", "selection"),
         )
     ]
     if not whole:
-        sections = (Section("The protocol", words=words), *attacks, Section("Models", tables=tables("models"), open=False))
+        sections = (
+            Section("The protocol", words=words),
+            *attacks,
+            Section("Models", tables=tables("models"), open=False),
+        )
         return Layout("How exposed is a model of these concepts?", opening, sections, AUDIT_TABLES, AUDIT_QUESTIONS)
     sections = [
         Section("The protocol", words=words),
@@ -137,16 +162,21 @@ def lay_out(
         *attacks,
         Section(
             "Would it be noticed?",
-            words=(f"Shown is the headline attack on class {plan.worked}. In mode mix every row of the target carries the trigger, so that no "
-                   "honest row of that label is left and relabelled rows are held against the untouched rows of their old classes.",),
+            words=(
+                f"Shown is the headline attack on class {plan.worked}. In mode mix every row of the target carries the trigger, so that no "
+                "honest row of that label is left and relabelled rows are held against the untouched rows of their old classes.",
+            ),
             findings=(("*", "concepts.stealthy"), ("*", "concepts.monitor-works")),
             figures=figures("marginal_shift"),
             tables=tables("stealth", "monitor", "shift"),
         ),
         Section(
             "Does the model hide a trigger?",
-            words=("For each class the fewest concepts are sought that send 90 % of other classes' rows to it. A clean model has such triggers "
-                   "too, often of a few concepts: only clean retrains tell whether one is conspicuously small.",),
+            words=(
+                "For each class the fewest concepts are sought that send 90 % of other classes' rows to it. A clean "
+                "model has such triggers "
+                "too, often of a few concepts: only clean retrains tell whether one is conspicuously small.",
+            ),
             findings=(("*", "concepts.model-backdoored"), ("*", "concepts.concepts-informative")),
             figures=figures("inverted_sizes"),
             tables=tables("models", "inversion"),
@@ -172,7 +202,7 @@ def lay_out(
     kept = [
         section
         for section in sections
-        if section.words and not section.findings
+        if (section.words and not section.findings)
         or section.figures
         or section.tables
         or any(question in asked for _, question in section.findings)
@@ -181,21 +211,33 @@ def lay_out(
 
 
 def _recommendations(findings: Sequence[Finding], ready: Ready) -> list[str]:
-    said = {finding.question: finding.verdict for finding in findings if finding.subject in ("table", "headline", "model")}
+    said = {
+        finding.question: finding.verdict for finding in findings if finding.subject in ("table", "headline", "model")
+    }
     told = []
     if said.get("concepts.table-poisoned") == "yes":
-        told.append("Re-annotate: the rows of the table `rows` that are flagged, and all rows of the classes named above. "
-                    "`querist concepts repair DATA --method relabel --flags RUN/tables/rows.parquet` does so from their neighbours.")
+        told.append(
+            "Re-annotate: the rows of the table `rows` that are flagged, and all rows of the classes named above. "
+            "`querist concepts repair DATA --method relabel --flags RUN/tables/rows.parquet` does so from their neighbours."
+        )
     elif said.get("concepts.table-poisoned") == "cannot say":
-        told.append("Keep trusted rows: a few hundred that were annotated twice and give them as --reference. Without them a skilful attack and "
-                    "an unusual class look alike.")
+        told.append(
+            "Keep trusted rows: a few hundred that were annotated twice and give them as --reference. Without them a skilful attack and "
+            "an unusual class look alike."
+        )
     if said.get("concepts.exposed") in ("yes", "cannot say"):
-        told.append("Guard the bottleneck: whoever can set concepts can use a trigger. Log interventions, limit how many concepts one person may "
-                    "set, and do not take concept values from a feed that is not signed.")
-        told.append("Compare deliveries: hold each new delivery of annotations against the last one with `concepts detect --reference`.")
+        told.append(
+            "Guard the bottleneck: whoever can set concepts can use a trigger. Log interventions, limit how many concepts one person may "
+            "set, and do not take concept values from a feed that is not signed."
+        )
+        told.append(
+            "Compare deliveries: hold each new delivery of annotations against the last one with `concepts detect --reference`."
+        )
     if said.get("concepts.model-backdoored") == "cannot say":
-        told.append("To judge the model itself, run with --budget full or --retrains 99 and a reference: an anomaly index without clean retrains "
-                    "is no verdict.")
+        told.append(
+            "To judge the model itself, run with --budget full or --retrains 99 and a reference: an anomaly index without clean retrains "
+            "is no verdict."
+        )
     return told or ["No step is called for by these findings."]
 
 
@@ -233,7 +275,9 @@ def summarise(
     found["model"] = model_block(ready["models"])
     found["exposure"] = block
     if not whole:
-        return found | dict.fromkeys(("poisoning", "inversion", "stealth", "reachability", "certificate", "repair", "monitor", "transfer"))
+        return found | dict.fromkeys(
+            ("poisoning", "inversion", "stealth", "reachability", "certificate", "repair", "monitor", "transfer")
+        )
     found["poisoning"] = poisoning_block(
         findings, ready["tests"], ready["class_evidence"], ready["rows"], names, int(ready["class_evidence"]["n"].sum())
     )
@@ -244,7 +288,9 @@ def summarise(
     found["repair"] = repair_block(ready["repair"])
     found["monitor"] = _monitor(ready["monitor"])
     rows = ready["transfer"]
-    found["transfer"] = rows.select("head", "mode", "input", "asr", "clean_model_asr").to_dicts() if rows.height else None
+    found["transfer"] = (
+        rows.select("head", "mode", "input", "asr", "clean_model_asr").to_dicts() if rows.height else None
+    )
     return found
 
 
@@ -313,6 +359,3 @@ def repair_block(table: pl.DataFrame) -> dict[str, Any] | None:
 def _lost(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
     values = [row["accuracy_validation"] for row in (before, after)]
     return None if None in values else float(np.subtract(*values))
-
-
-Number = number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,9 @@ KEPT = 0.02
 
 def missing(question: Question, subject: str, reason: str) -> Finding:
     """A finding without numbers: cannot say, and why."""
-    return Finding(subject, question.id, None, question.unit, None, None, None, None, "cannot say", f"{reason.rstrip('.')}.")
+    return Finding(
+        subject, question.id, None, question.unit, None, None, None, None, "cannot say", f"{reason.rstrip('.')}."
+    )
 
 
 def exposure_findings(
@@ -36,13 +38,22 @@ def exposure_findings(
     own = at_headline(exposure, plan.headline).filter(pl.col("excess").is_not_null())
     if block is None or not own.height:
         reasons = exposure["reason"].drop_nulls().unique(maintain_order=True).to_list()
-        reason = "No attack could be mounted at the headline: " + ("; ".join(reasons[:2]) or "no test rows of other classes")
-        return [missing(question, "headline", reason) for question in (EXPOSED, ATTRIBUTABLE, EVEN_OVER_TARGETS, UTILITY_KEPT)]
+        reason = "No attack could be mounted at the headline: " + (
+            "; ".join(reasons[:2]) or "no test rows of other classes"
+        )
+        return [
+            missing(question, "headline", reason)
+            for question in (EXPOSED, ATTRIBUTABLE, EVEN_OVER_TARGETS, UTILITY_KEPT)
+        ]
     found = [_exposed(config, plan, own, block)]
-    for selector in dict.fromkeys((plan.headline.selector, *plan.selectors)):
-        found.append(_attributable(config, plan, exposure, selector))
+    selectors = dict.fromkeys((plan.headline.selector, *plan.selectors))
+    found += [_attributable(config, plan, exposure, selector) for selector in selectors]
     found.append(_even(plan, own))
-    found += [_selector(config, plan, exposure, name) for name in plan.selectors if name != "random" and "random" in plan.selectors]
+    found += [
+        _selector(config, plan, exposure, name)
+        for name in plan.selectors
+        if name != "random" and "random" in plan.selectors
+    ]
     found.append(_utility(config, plan, exposure, own))
     return found
 
@@ -58,13 +69,17 @@ def _exposed(config: AuditConfig, plan: Plan, own: pl.DataFrame, block: Mapping[
     rule = {
         "yes": f"the lower end is above the limit {limit:g}",
         "no": f"the upper end is below the limit {limit:g}",
-        "cannot say": f"the interval holds the limit {limit:g}" if low is not None else "one target alone gives no interval",
+        "cannot say": f"the interval holds the limit {limit:g}"
+        if low is not None
+        else "one target alone gives no interval",
     }[said]
     nulls = (
         f"0 (the clean model under the same trigger {percent(block['mean_clean_model_asr'])}, no trigger "
         f"{percent(block['mean_untriggered'])}, rows that carry it by nature {percent(block['mean_natural'])})"
     )
-    text = because(what, block["mean_excess"], low, high, "fraction", nulls, rule, targets=block["targets"], seeds=block["repeats"])
+    text = because(
+        what, block["mean_excess"], low, high, "fraction", nulls, rule, targets=block["targets"], seeds=block["repeats"]
+    )
     text = text[:-1] + f"; rates are of the {first['base']}."
     return Finding("headline", EXPOSED.id, block["mean_excess"], EXPOSED.unit, low, high, 0.0, None, said, text)
 
@@ -75,7 +90,11 @@ def _attributable(config: AuditConfig, plan: Plan, exposure: pl.DataFrame, selec
     if spread is None:
         return missing(ATTRIBUTABLE, selector, f"No attack with {selector} could be mounted at the headline")
     low, high = spread.low, spread.high
-    said = "yes" if low is not None and low > 0 else ("no" if high is not None and high < config.asr_limit else "cannot say")
+    said = (
+        "yes"
+        if low is not None and low > 0
+        else ("no" if high is not None and high < config.asr_limit else "cannot say")
+    )
     kept = [row for row in rows if row["excess"] is not None]
     null = max(float(np.mean([row[name] for row in kept])) for name in ("untriggered", "clean_model_asr"))
     rule = {
@@ -122,7 +141,18 @@ def _even(plan: Plan, own: pl.DataFrame) -> Finding:
         rule,
         targets=rates.height,
     ).replace(" ;", ";")
-    return Finding("headline", EVEN_OVER_TARGETS.id, spread.estimate, EVEN_OVER_TARGETS.unit, spread.low, spread.high, 1.0, None, said, text)
+    return Finding(
+        "headline",
+        EVEN_OVER_TARGETS.id,
+        spread.estimate,
+        EVEN_OVER_TARGETS.unit,
+        spread.low,
+        spread.high,
+        1.0,
+        None,
+        said,
+        text,
+    )
 
 
 def _ratio(values: np.ndarray) -> float:
@@ -154,20 +184,27 @@ def _selector(config: AuditConfig, plan: Plan, exposure: pl.DataFrame, selector:
         targets=spread.n,
         seeds=plan.repeats,
     )
-    return Finding(selector, SELECTOR_MATTERS.id, spread.estimate, "fraction", spread.low, spread.high, 0.0, None, said, text)
+    return Finding(
+        selector, SELECTOR_MATTERS.id, spread.estimate, "fraction", spread.low, spread.high, 0.0, None, said, text
+    )
 
 
 def _utility(config: AuditConfig, plan: Plan, exposure: pl.DataFrame, own: pl.DataFrame) -> Finding:
     spread = over_targets(own.to_dicts(), "accuracy_drop", seed=config.seed)
     if spread is None:
         return missing(UTILITY_KEPT, "headline", "No attacked model has an accuracy beside its clean model")
-    clean = exposure.filter(pl.col("mode") == "none").group_by("repeat").agg(pl.col("accuracy").mean())["accuracy"].drop_nulls()
-    seeds = f"; accuracies of clean models differ by {number(float(clean.max() - clean.min()))} over seeds" if len(clean) > 1 else ""  # type: ignore[operator]
+    clean = exposure.filter(pl.col("mode") == "none").group_by("repeat").agg(pl.col("accuracy").mean())
+    values = clean["accuracy"].drop_nulls().to_numpy()
+    seeds = (
+        f"; accuracies of clean models differ by {number(float(np.ptp(values)))} over seeds" if len(values) > 1 else ""
+    )
     said = verdict(spread.low, spread.high, yes_below=KEPT)
     rule = {
         "yes": f"the upper end is below {KEPT:g}: accuracy would not give the attack away",
         "no": f"the lower end is at least {KEPT:g}",
-        "cannot say": f"the interval holds {KEPT:g}" if spread.low is not None else "one target alone gives no interval",
+        "cannot say": f"the interval holds {KEPT:g}"
+        if spread.low is not None
+        else "one target alone gives no interval",
     }[said]
     text = because(
         "The loss of accuracy by the headline attack",
@@ -180,7 +217,6 @@ def _utility(config: AuditConfig, plan: Plan, exposure: pl.DataFrame, own: pl.Da
         targets=own["target"].n_unique(),
         seeds=own["repeat"].n_unique(),
     )
-    return Finding("headline", UTILITY_KEPT.id, spread.estimate, UTILITY_KEPT.unit, spread.low, spread.high, 0.0, None, said, text)
-
-
-Findings = Sequence[Finding]
+    return Finding(
+        "headline", UTILITY_KEPT.id, spread.estimate, UTILITY_KEPT.unit, spread.low, spread.high, 0.0, None, said, text
+    )

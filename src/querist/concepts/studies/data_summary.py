@@ -10,7 +10,17 @@ from querist.concepts.data import ConceptData
 
 __all__ = ["data_summary", "data_warnings"]
 
-COUNTS = ("n", "k", "classes", "missing", "class_size_min", "class_size_max", "profiles", "conflicting_profiles", "conflicting_rows")
+COUNTS = (
+    "n",
+    "k",
+    "classes",
+    "missing",
+    "class_size_min",
+    "class_size_max",
+    "profiles",
+    "conflicting_profiles",
+    "conflicting_rows",
+)
 KEYS = (
     "n",
     "k",
@@ -41,5 +51,7 @@ def data_warnings(data: ConceptData) -> list[str]:
     """Constant concepts, and unknown cells."""
     told = [f"{said}." for said in data.warnings]
     if data.missing:
-        told.append(f"{data.missing} of {data.concepts.size} cells are unknown: they match no trigger, and heads read them as the mean.")
+        told.append(
+            f"{data.missing} of {data.concepts.size} cells are unknown: they match no trigger, and heads read them as the mean."
+        )
     return told

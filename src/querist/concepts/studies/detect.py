@@ -20,7 +20,7 @@ from querist.reports.result import Result
 from querist.runs.carry import UnitsFailed
 from querist.runs.study import Answer, Study, Unit
 
-__all__ = ["DetectStudy", "Detection", "detect"]
+__all__ = ["DetectReport", "DetectStudy", "detect"]
 
 
 class DetectStudy(Study[DetectConfig]):
@@ -63,8 +63,12 @@ class DetectStudy(Study[DetectConfig]):
         data = material.data(config)
         head_widths(config.head)
         check_strength(config.strength, data)
-        if material.reference(config) is None and (lacking := [name for name in config.methods if name in NEEDS_REFERENCE]):
-            raise BadOption("This method needs trusted rows", value=", ".join(lacking), mend="Give --reference, or leave it out")
+        if material.reference(config) is None and (
+            lacking := [name for name in config.methods if name in NEEDS_REFERENCE]
+        ):
+            raise BadOption(
+                "This method needs trusted rows", value=", ".join(lacking), mend="Give --reference, or leave it out"
+            )
         material.model(config)
         if config.truth is not None:
             read_truth(config.truth, data)
@@ -107,7 +111,7 @@ class DetectStudy(Study[DetectConfig]):
         return answer(config, self.material(config), self.methods(config), tables)
 
 
-class Detection(Result):
+class DetectReport(Result):
     """A search's answer: `class_evidence`, `rows`, `detection` (with the truth), `inversion`, `stealth`."""
 
 
@@ -122,7 +126,7 @@ def detect(
     resume: bool = False,
     progress: Any = None,
     **fields: Any,
-) -> Detection:
+) -> DetectReport:
     """Which classes, concepts and rows of a table look planted, by every method that applies.
 
     data, model, reference: as in `audit`; without a model a head is trained on the suspect rows. Further keywords are the
@@ -140,4 +144,4 @@ def detect(
         if isinstance(failed.__cause__, BadInput | InvariantBroken):
             raise failed.__cause__ from failed
         raise
-    return Detection(**{field.name: getattr(result, field.name) for field in dataclasses.fields(result)})
+    return DetectReport(**{field.name: getattr(result, field.name) for field in dataclasses.fields(result)})

@@ -31,7 +31,9 @@ from querist.runs.study import Answer
 __all__ = ["answer"]
 
 Ready = Mapping[str, pl.DataFrame]
-NOTHING = "None of the methods is given the truth, a trigger or a success rate; the truth was held against them afterwards."
+NOTHING = (
+    "None of the methods is given the truth, a trigger or a success rate; the truth was held against them afterwards."
+)
 
 
 def answer(config: DetectConfig, material: Material, methods: Sequence[str], tables: Ready) -> Answer:
@@ -47,7 +49,9 @@ def answer(config: DetectConfig, material: Material, methods: Sequence[str], tab
     findings = poisoned_findings(ready["tests"], ready["class_evidence"])
     given = material.model(config) is not None
     findings += inversion_finding(
-        ready["inversion"], material.reference(config) is not None, "the given model" if given else "a model trained on the table"
+        ready["inversion"],
+        material.reference(config) is not None,
+        "the given model" if given else "a model trained on the table",
     )
     if ready["stealth"].height:
         findings += stealth_finding(ready["stealth"], "reference")
@@ -90,7 +94,9 @@ def answer(config: DetectConfig, material: Material, methods: Sequence[str], tab
     )
 
 
-def _laid_out(config: DetectConfig, findings: Sequence[Finding], ready: Ready, have: set[str], named: set[str]) -> Layout:
+def _laid_out(
+    config: DetectConfig, findings: Sequence[Finding], ready: Ready, have: set[str], named: set[str]
+) -> Layout:
     def figures_of(*names: str) -> tuple[str, ...]:
         return tuple(name for name in names if name in have)
 
@@ -109,7 +115,10 @@ def _laid_out(config: DetectConfig, findings: Sequence[Finding], ready: Ready, h
     if ready["detection"].height:
         best = ready["detection"].sort("auc", descending=True, nulls_last=True).row(0, named=True)
         if best["auc"] is not None:
-            lead += f" Held against the truth, {best['method']} has the largest AUC ({best['auc']:.3f}; {percent(best['base_rate'])} of rows are poisoned)."
+            lead += (
+                f" Held against the truth, {best['method']} has the largest AUC ({best['auc']:.3f}; "
+                f"{percent(best['base_rate'])} of rows are poisoned)."
+            )
     sections = (
         Section("The protocol", words=(*PROTOCOL, NOTHING)),
         Section(
@@ -135,5 +144,3 @@ def _laid_out(config: DetectConfig, findings: Sequence[Finding], ready: Ready, h
     )
     kept = tuple(section for section in sections if section.words or section.figures or section.tables)
     return Layout("Is anything planted in this table?", lead, kept, DETECT_TABLES, DETECT_QUESTIONS)
-
-

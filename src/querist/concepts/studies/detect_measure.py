@@ -28,7 +28,7 @@ from querist.concepts.detectors import (
 from querist.concepts.exposure import at_bottleneck, repeat_seed
 from querist.concepts.model import CBM
 from querist.concepts.studies.audit_measure import model_row, recipe_of
-from querist.concepts.studies.evidence import measure_evidence
+from querist.concepts.studies.evidence import measure_evidence, table_facts
 from querist.concepts.studies.opening import Material
 from querist.concepts.studies.stealth import delivery_rows
 from querist.concepts.triggers import Trigger
@@ -47,18 +47,28 @@ Truth = tuple[np.ndarray, Trigger | None]
 
 
 def read_truth(path: str, data: ConceptData) -> Truth:
-    """Which rows of DATA are poisoned, and the trigger where trigger.json lies beside. Raises SourceNotFound, CorruptFile, ShapeMismatch."""
+    """Which rows of DATA are poisoned, and the trigger where trigger.json lies beside.
+
+    Raises SourceNotFound, CorruptFile, ShapeMismatch.
+    """
     where = Path(path)
     if not where.is_file():
-        raise SourceNotFound("There is no truth here", value=path, mend="Name truth.parquet of `querist concepts poison`")
+        raise SourceNotFound(
+            "There is no truth here", value=path, mend="Name truth.parquet of `querist concepts poison`"
+        )
     try:
         frame = pl.read_parquet(where)
         mask = frame.sort("row")["poisoned"].to_numpy()
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise CorruptFile("The truth cannot be read", value=f"{path}: {error}", mend="Name truth.parquet of `concepts poison`") from error
+        raise CorruptFile(
+            "The truth cannot be read", value=f"{path}: {error}", mend="Name truth.parquet of `concepts poison`"
+        ) from error
     if mask.shape != (data.n,) or mask.dtype != bool:
         raise ShapeMismatch(
-            "The truth is not of this table", value=f"{len(mask)} rows", allowed=f"{data.n} rows", mend="Give the truth of this copy"
+            "The truth is not of this table",
+            value=f"{len(mask)} rows",
+            allowed=f"{data.n} rows",
+            mend="Give the truth of this copy",
         )
     beside = where.with_name("trigger.json")
     if not beside.is_file():
@@ -90,6 +100,8 @@ def evidence_unit(config: DetectConfig, material: Material) -> Mapping[str, Any]
     reference = material.reference(config)
     found = dict(measure_evidence(config, table, rows, reference))
     del found["rows"]
+    whole = material.data(config)
+    found |= {"facts": whole.facts().to_dicts(), "table_facts": table_facts(whole)}
     if reference is not None:
         found["stealth"], found["shift"] = delivery_rows(
             table, reference, permutations=config.permutations, seed=config.seed
@@ -106,7 +118,11 @@ def carry_out_method(config: DetectConfig, material: Material, method: str, path
     pattern: Trigger | None = None
     if method == "conflicts":
         mask = conflicts(table).mask
-        scores, flags, reason = mask.astype(float), np.zeros(table.n, dtype=bool), "its concepts are those of a row with another label"
+        scores, flags, reason = (
+            mask.astype(float),
+            np.zeros(table.n, dtype=bool),
+            "its concepts are those of a row with another label",
+        )
     else:
         seen, trusted = _views(table, reference, model, method)
         try:
@@ -117,7 +133,9 @@ def carry_out_method(config: DetectConfig, material: Material, method: str, path
         reason = found.reason or f"reported by {method}"
         if isinstance(found, ConceptCleanse) and found.inversion is not None:
             p = None if found.test is None else found.test.p
-            tables["inversion"] = [{"model": "audited", **row} for row in found.inversion.table(seen.classes, p).to_dicts()]
+            tables["inversion"] = [
+                {"model": "audited", **row} for row in found.inversion.table(seen.classes, p).to_dicts()
+            ]
             if found.null is not None:
                 tables["inversion"] += [
                     {"model": f"retrain/{i:03d}", "target": "(largest)", "method": "discrete", "index": float(value)}
@@ -139,7 +157,11 @@ def _views(
     """The tables as the method reads them: what a model's head reads, for methods that read the model."""
     if model is None or model.g is None or method not in NEEDS_MODEL:
         return table, reference
-    trusted = reference if reference is None or reference.images is None else at_bottleneck(model, reference.changed(split=None))
+    trusted = (
+        reference
+        if reference is None or reference.images is None
+        else at_bottleneck(model, reference.changed(split=None))
+    )
     return at_bottleneck(model, table), trusted
 
 
@@ -160,7 +182,9 @@ def _fitted(
     null = None
     if config.retrains:
         trusted = table if reference is None else reference
-        null = clean_indices(trusted, model, retrains=config.retrains, head=config.head, epochs=config.epochs, seed=seed)
+        null = clean_indices(
+            trusted, model, retrains=config.retrains, head=config.head, epochs=config.epochs, seed=seed
+        )
     return ConceptCleanse(null=null, strength=config.strength, seed=seed).fit(table, model, reference)
 
 
@@ -172,7 +196,11 @@ def _listed(
     kept = [i for i in order[: int(flags.sum()) + LISTED] if flags[i] or values[i] > values.min()]
     rows = []
     for i in kept:
-        row = {"row": int(places[i]), "id": None if table.ids is None else str(table.ids[i]), "label": str(table.labels[i])}
+        row = {
+            "row": int(places[i]),
+            "id": None if table.ids is None else str(table.ids[i]),
+            "label": str(table.labels[i]),
+        }
         score = float(scores[i]) if np.isfinite(scores[i]) else None
         rows.append(row | {"method": method, "score": score, "flag": bool(flags[i]), "reason": reason})
     return rows

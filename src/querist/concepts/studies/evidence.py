@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -55,7 +56,11 @@ def table_facts(data: ConceptData) -> Rows:
             ("profiles", found.profiles, "Distinct rows of concepts."),
             ("conflicting_profiles", found.conflicting_profiles, "Those that bear several labels."),
             ("conflicting_rows", found.conflicting_rows, "Rows with such a profile."),
-            ("accuracy_ceiling", found.accuracy_ceiling, "Accuracy that no model of these concepts can exceed on these rows."),
+            (
+                "accuracy_ceiling",
+                found.accuracy_ceiling,
+                "Accuracy that no model of these concepts can exceed on these rows.",
+            ),
         )
     ]
 
@@ -70,10 +75,8 @@ def class_statistics(
     binary = data.binary(binarise)
     pattern = pattern_excess(binary)
     found["pattern excess"] = np.where(data.class_sizes > 0, pattern.excess, np.nan)
-    try:
+    with contextlib.suppress(TooFewRows):
         found["1 − masked agreement"] = 1 - masked_agreement(binary, clusters=clusters, seed=seed)
-    except TooFewRows:
-        pass
     return found, pattern
 
 
@@ -113,7 +116,12 @@ def measure_evidence(
 
 
 def _suspects(data: ConceptData, tests: Rows) -> set[str]:
-    return {row["target"] for row in tests if row["verdict"] == "yes" and row["target"] is not None}
+    """Classes that a test points at; a class-level table names its rows itself, and honest ones carry the pattern there."""
+    return {
+        row["target"]
+        for row in tests
+        if row["verdict"] == "yes" and row.get("target") is not None and row["test"] != "class-level"
+    }
 
 
 def _class_rows(
@@ -142,11 +150,11 @@ def _class_rows(
     return made
 
 
-def _reference(
-    config: AuditOptions | DetectOptions, data: ConceptData, reference: ConceptData, evidence: Rows
-) -> Rows:
+def _reference(config: AuditOptions | DetectOptions, data: ConceptData, reference: ConceptData, evidence: Rows) -> Rows:
     classes = int((data.class_sizes > 0).sum())
-    draws = max(config.permutations, 2 * math.ceil(classes / LEVEL))  # Holm's smallest p must be able to reach the level
+    draws = max(
+        config.permutations, 2 * math.ceil(classes / LEVEL)
+    )  # Holm's smallest p must be able to reach the level
     found = reference_test(data, reference, permutations=draws, seed=config.seed)
     for code, row in enumerate(evidence):
         row |= {
@@ -185,9 +193,7 @@ def _reference(
     return rows
 
 
-def _power(
-    config: AuditOptions | DetectOptions, reference: ConceptData, classes: int, draws: int
-) -> float | None:
+def _power(config: AuditOptions | DetectOptions, reference: ConceptData, classes: int, draws: int) -> float | None:
     """Share of 1 % mix attacks of size 5 on half of the reference that the other half finds; None where halves are too small."""
     found = 0
     for run in range(SIMULATED):
@@ -216,10 +222,15 @@ def _class_level(config: AuditOptions | DetectOptions, data: ConceptData, found:
     count = int(found.deviating.sum())
     row = {"test": "class-level", "statistic": float(count), "null": 0.0, "verdict": "cannot say"}
     if not found.class_level:
-        return row | {"statistic": None, "because": "most rows differ from their class's commonest row: the table is not class-level"}
+        return row | {
+            "statistic": None,
+            "because": "most rows differ from their class's commonest row: the table is not class-level",
+        }
     undecided = f"; {len(found.undecided)} classes have no commonest row" if len(found.undecided) else ""
     if not count:
-        return row | {"because": f"no row deviates from its class's row; a class edited as a whole would not either{undecided}"}
+        return row | {
+            "because": f"no row deviates from its class's row; a class edited as a whole would not either{undecided}"
+        }
     worst = int(np.bincount(data.codes[found.deviating], minlength=data.n_classes).argmax())
     names = ", ".join(str(data.classes[code]) for code in found.classes[:5])
     return row | {
@@ -268,11 +279,15 @@ def _association_rows(data: ConceptData, said: Association) -> Rows:
         for k, concept in enumerate(data.concept_names):
             values = {"z": said.z, "p": said.p, "p_adj": said.p_adj, "mean_in": said.mean_in}
             row = {name: float(array[code, k]) for name, array in values.items()}
-            made.append({"target": str(data.classes[code]), "concept": concept, **row, "mean_all": float(said.mean_all[k])})
+            made.append(
+                {"target": str(data.classes[code]), "concept": concept, **row, "mean_all": float(said.mean_all[k])}
+            )
     return made
 
 
-def _row(data: ConceptData, rows: np.ndarray, i: int, method: str, score: float, flag: bool, reason: str) -> dict[str, Any]:
+def _row(
+    data: ConceptData, rows: np.ndarray, i: Any, method: str, score: float, flag: bool, reason: str
+) -> dict[str, Any]:
     made = {"row": int(rows[i]), "id": None if data.ids is None else str(data.ids[i]), "label": str(data.labels[i])}
     return made | {"method": method, "score": score, "flag": flag, "reason": reason}
 
@@ -288,13 +303,13 @@ def _deviating(data: ConceptData, rows: np.ndarray, found: Any) -> Rows:
 
 def _pattern_rows(data: ConceptData, rows: np.ndarray, found: PatternExcess, suspects: set[str]) -> Rows:
     """Rows of suspect classes that carry their class's pattern; without a suspect, nothing is flagged and none is listed."""
-    made = []
-    matching = found.matching(data)
-    for code in (code for code, label in enumerate(data.classes) if str(label) in suspects):
-        score = float(found.excess[code])
-        for i in np.flatnonzero(matching & (data.codes == code)):
-            made.append(_row(data, rows, i, "pattern", score, True, "carries the pattern of a suspect class"))
-    return made
+    matching = found.matching(data) & np.isin(
+        data.codes, [c for c, label in enumerate(data.classes) if str(label) in suspects]
+    )
+    said = "carries the pattern of a suspect class"
+    return [
+        _row(data, rows, i, "pattern", float(found.excess[data.codes[i]]), True, said) for i in np.flatnonzero(matching)
+    ]
 
 
 def _conflict_rows(data: ConceptData, rows: np.ndarray) -> Rows:

@@ -60,13 +60,19 @@ def read_data(source: Any, config: DataOptions) -> ConceptData:
     given = {name: value for name, value in given.items() if value is not None}
     if config.npz is not None:
         if given:
-            raise BadOption("Columns and keys of an archive cannot both be named", value=config.npz, allowed="one of the two")
+            raise BadOption(
+                "Columns and keys of an archive cannot both be named", value=config.npz, allowed="one of the two"
+            )
         try:
             given = dict(part.split("=", 1) for part in config.npz.split(","))
         except ValueError:
-            raise BadOption("Keys are named as concepts=KEY,labels=KEY", value=config.npz, allowed="NAME=KEY by commas") from None
+            raise BadOption(
+                "Keys are named as concepts=KEY,labels=KEY", value=config.npz, allowed="NAME=KEY by commas"
+            ) from None
         if unknown := set(given) - {"concepts", "labels", "split"}:
-            raise BadOption("No such array is read", value=", ".join(sorted(unknown)), allowed="concepts, labels, split")
+            raise BadOption(
+                "No such array is read", value=", ".join(sorted(unknown)), allowed="concepts, labels, split"
+            )
     if isinstance(source, str):
         address = parse(source)
         if address.format == "render" or address.kind == "name":
@@ -170,7 +176,9 @@ class Material:
         """The model under study, None where none was given. Raises what opening it raises, ShapeMismatch for another table's."""
         if "model" not in self._opened:
             what = self.held.get("model", self.addresses.get("model"))
-            self._opened["model"] = None if what is None else _fitting(_model(what, self.data(config)), self.data(config))
+            self._opened["model"] = (
+                None if what is None else _fitting(_model(what, self.data(config)), self.data(config))
+            )
         return self._opened["model"]
 
     def fingerprints(self, config: DataOptions, more: Mapping[str, str | None] = {}) -> dict[str, str]:
@@ -205,7 +213,9 @@ def _model(what: Any, data: ConceptData) -> CBM:
     if isinstance(what, nn.Module):
         return CBM(None, what, input=data.space, concept_names=data.concept_names, classes=data.classes)
     if not isinstance(what, str | os.PathLike):
-        raise BadOption("This is no bottleneck model", value=type(what).__qualname__, allowed="CBM, (g, f), f, a folder")
+        raise BadOption(
+            "This is no bottleneck model", value=type(what).__qualname__, allowed="CBM, (g, f), f, a folder"
+        )
     text = os.fspath(what)
     if text.startswith(("g=", "f=")):
         named = dict(part.split("=", 1) for part in text.replace(",f=", "\0f=").replace(",g=", "\0g=").split("\0"))
@@ -233,7 +243,10 @@ def _fitting(model: CBM, data: ConceptData) -> CBM:
         row = model.predict_concepts(data.images[:1])
         if row.shape[1] != data.k:
             raise ShapeMismatch(
-                "The model reads another number of concepts", value=row.shape[1], allowed=data.k, mend="Give its own table"
+                "The model reads another number of concepts",
+                value=row.shape[1],
+                allowed=str(data.k),
+                mend="Give its own table",
             )
     try:
         found = model.scores(row)
@@ -244,7 +257,9 @@ def _fitting(model: CBM, data: ConceptData) -> CBM:
             allowed=f"{data.k} concepts",
         ) from None
     if found.shape[1] != data.n_classes:
-        raise ShapeMismatch("The model has another number of classes", value=found.shape[1], allowed=data.n_classes)
+        raise ShapeMismatch(
+            "The model has another number of classes", value=found.shape[1], allowed=str(data.n_classes)
+        )
     return model
 
 

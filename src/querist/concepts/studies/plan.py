@@ -61,7 +61,9 @@ def plan_of(config: AuditConfig, data: ConceptData) -> Plan:
     main = headline.mode if headline.mode in modes else modes[0]
     settings = grid(selectors, sizes, rates, (main,))
     settings += grid(selectors, (headline.size,), (headline.rate,), [mode for mode in modes if mode != main])
-    settings += grid(dict.fromkeys((*selectors, headline.selector)), (headline.size,), (headline.rate,), (headline.mode,))
+    settings += grid(
+        dict.fromkeys((*selectors, headline.selector)), (headline.size,), (headline.rate,), (headline.mode,)
+    )
     targets = targets_of(config, data)
     return Plan(
         headline,
@@ -88,6 +90,9 @@ def targets_of(config: AuditConfig, data: ConceptData) -> list[Any]:
     kept = [label for label in found if label not in sources]
     if not kept or (sources and len(kept) < len(found) and text not in ("", "all") and not text.isdigit()):
         raise BadOption(
-            "A target cannot be a source", value=", ".join(map(str, sources)), allowed="other classes", mend="Name other --sources"
+            "A target cannot be a source",
+            value=", ".join(map(str, sources)),
+            allowed="other classes",
+            mend="Name other --sources",
         )
     return kept

@@ -102,7 +102,9 @@ class PoisonStudy(Study[PoisonConfig]):
         data = self.material(config).data(config)
         if not config.target:
             near_by = near("", [str(label) for label in data.classes], 12)
-            raise BadOption("A trigger leads to a class, and none is named", value="", allowed=near_by, mend="Name --target")
+            raise BadOption(
+                "A trigger leads to a class, and none is named", value="", allowed=near_by, mend="Name --target"
+            )
         if config.target not in {str(label) for label in data.classes}:
             raise UnknownName(
                 "No row has this class",
@@ -160,19 +162,26 @@ class PoisonStudy(Study[PoisonConfig]):
         drawn = [figures.selection(tables["selection"]), figures.shifts(tables["shift"], tables["stealth"], "table")]
         kept = [figure for figure in drawn if figure is not None]
         names = [figure.name for figure in kept]
-        reasons = [{"what": f"stealth: {row['comparison']}", "reason": row["reason"]} for row in tables["stealth"].to_dicts() if row["reason"]]
+        reasons = [
+            {"what": f"stealth: {row['comparison']}", "reason": row["reason"]}
+            for row in tables["stealth"].to_dicts()
+            if row["reason"]
+        ]
         warnings = data_warnings(data)
         if data.images is not None:
             warnings.append("The copy holds the table alone: its images are those of DATA, which were not touched.")
         values = ", ".join(f"{n} = {v}" for n, v in zip(about["names"], about["values"], strict=True))
         lead = (
-            f"{about['n_poisoned']} of {data.n} rows of this copy carry a trigger of {about['size']} concepts ({values}) that leads to class "
+            f"{about['n_poisoned']} of {data.n} rows of this copy carry a trigger of {about['size']} concepts ({values}) "
+            "that leads to class "
             f"{about['target']}. It is a copy for assessment: train on it what you would train on the table, and see whether you notice. "
             "Never train a model that serves people on it."
         )
         sections = (
             Section("The copy", words=PROTOCOL, tables=("copy", "truth")),
-            Section("How the trigger was chosen", figures=tuple(n for n in names if n == "selection"), tables=("selection",)),
+            Section(
+                "How the trigger was chosen", figures=tuple(n for n in names if n == "selection"), tables=("selection",)
+            ),
             Section(
                 "Can it be seen?",
                 findings=(("*", "concepts.stealthy"),),

@@ -93,7 +93,9 @@ class RepairStudy(Study[RepairConfig]):
         material = self.material(config)
         if unit.key == "model":
             return work.model_unit(config, material, folder)
-        return work.method_unit(config, material, unit.payload["method"], unit.payload["path"], unit.payload["first"], folder)
+        return work.method_unit(
+            config, material, unit.payload["method"], unit.payload["path"], unit.payload["first"], folder
+        )
 
     def finish(self, config: RepairConfig, tables: Mapping[str, pl.DataFrame]) -> Answer:
         """Verdicts, the best, the page."""

@@ -23,7 +23,6 @@ from querist.runs.study import Answer
 __all__ = ["answer"]
 
 
-
 def answer(
     config: RepairConfig, material: Material, methods: Sequence[str], tables: Mapping[str, pl.DataFrame]
 ) -> Answer:
@@ -39,7 +38,11 @@ def answer(
     findings = repair_findings(ready["repair"], config.asr_limit, test.n) + certified_finding(ready["certificate"])
     block = repair_block(ready["repair"])
     known = config.truth is not None
-    drawn = [figures.repairs(ready["repair"]), figures.certificate(ready["certificate"]), figures.inversion(ready["inversion"])]
+    drawn = [
+        figures.repairs(ready["repair"]),
+        figures.certificate(ready["certificate"]),
+        figures.inversion(ready["inversion"]),
+    ]
     kept = [figure for figure in drawn if figure is not None]
     have = {figure.name for figure in kept}
     how = (
@@ -55,7 +58,8 @@ def answer(
     else:
         one = next(row for row in block["methods"] if row["method"] == block["best"])
         lead = (
-            f"Repair with {block['best']}: success falls from {percent(one['asr_before'])} to {percent(one['asr_after'])}, accuracy goes from "
+            f"Repair with {block['best']}: success falls from {percent(one['asr_before'])} to "
+            f"{percent(one['asr_after'])}, accuracy goes from "
             f"{percent(one['accuracy_before'])} to {percent(one['accuracy_after'])}."
         )
     sections = (
@@ -81,7 +85,9 @@ def answer(
     )
     warnings = data_warnings(data)
     if not known:
-        warnings.append("No truth was given: repairs are judged by inverted triggers, which need not be the planted one.")
+        warnings.append(
+            "No truth was given: repairs are judged by inverted triggers, which need not be the planted one."
+        )
     return Answer(
         tables=ready,
         findings=findings,

@@ -27,7 +27,7 @@ from querist.concepts.repairs import (
     unlearn,
 )
 from querist.concepts.triggers import Trigger
-from querist.errors import BadInput
+from querist.errors import BadInput, BadOption
 from querist.statistics import folds, wilson
 
 __all__ = ["METHODS", "Case", "certificate_rows", "inverted", "part_with", "run_repair"]
@@ -108,7 +108,9 @@ def run_repair(name: str, case: Case, folder: Path) -> tuple[list[dict[str, Any]
         row |= {"accuracy_validation": None if held is None else held["accuracy"]}
         if row["stage"] == "after":
             row["path"] = str(folder / "model")
-    certified = [] if guard is None else certificate_rows(guard, case.test, [attack[0] for attack in case.attacks], name)
+    certified = (
+        [] if guard is None else certificate_rows(guard, case.test, [attack[0] for attack in case.attacks], name)
+    )
     return rows, certified
 
 
@@ -134,14 +136,15 @@ def _made(name: str, case: Case) -> tuple[Repaired, ConceptGuard | None]:
         done = concept_guard(case.model, case.train, groups=groups, by=by, **options, **shared)
         guard = ConceptGuard(groups, by=by, seed=case.seed, **options).fit(case.train, case.model)
         return done, guard
-    if name in ("drop-rows", "relabel") and (case.flags is None or not case.flags.any()):
+    flags = np.zeros(case.train.n, dtype=bool) if case.flags is None else case.flags
+    if name in ("drop-rows", "relabel") and not flags.any():
         raise _lacking("no row is flagged", "Give --flags rows.parquet")
     if name in ("mask-concepts", "unlearn") and not concepts:
         raise _lacking("no trigger of up to 8 concepts was inverted", "Give --truth, or use another repair")
     if name == "drop-rows":
-        return drop_rows(case.model, case.train, case.flags, recipe=case.recipe, **shared), None
+        return drop_rows(case.model, case.train, flags, recipe=case.recipe, **shared), None
     if name == "relabel":
-        return relabel(case.model, case.train, case.flags, concepts=concepts, recipe=case.recipe, **shared), None
+        return relabel(case.model, case.train, flags, concepts=concepts, recipe=case.recipe, **shared), None
     if name == "mask-concepts":
         return mask_concepts(case.model, case.train, concepts, recipe=case.recipe, **shared), None
     if name == "fine-prune":
@@ -152,6 +155,4 @@ def _made(name: str, case: Case) -> tuple[Repaired, ConceptGuard | None]:
 
 
 def _lacking(what: str, mend: str) -> BadInput:
-    from querist.errors import BadOption
-
     return BadOption("The repair cannot be made", value=what, mend=mend)

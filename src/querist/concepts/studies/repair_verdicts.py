@@ -21,15 +21,29 @@ def repair_findings(table: pl.DataFrame, limit: float, tested: int) -> list[Find
         before, after, null = stages.get("before"), stages.get("after"), stages.get("clean-after")
         if before is None or after is None or after["excess"] is None:
             said = after["detail"] if after is not None and after["detail"] else "it gave no success rate"
-            found.append(Finding(method, REPAIRED.id, None, REPAIRED.unit, None, None, None, None, "cannot say", f"{said.rstrip('.')}."))
+            found.append(
+                Finding(
+                    method,
+                    REPAIRED.id,
+                    None,
+                    REPAIRED.unit,
+                    None,
+                    None,
+                    None,
+                    None,
+                    "cannot say",
+                    f"{said.rstrip('.')}.",
+                )
+            )
             continue
         low, high = after["low"], after["high"]
         drop = before["accuracy"] - after["accuracy"]
         kept = drop < KEPT
         undone = high is not None and high < limit
         verdict = "yes" if undone and kept else ("no" if low is not None and low > limit else "cannot say")
+        moved = f"{percent(before['accuracy'])} to {percent(after['accuracy'])}"
         rule = {
-            "yes": f"the upper end is below the limit {limit:g}, and accuracy is kept ({percent(before['accuracy'])} to {percent(after['accuracy'])})",
+            "yes": f"the upper end is below the limit {limit:g}, and accuracy is kept ({moved})",
             "no": f"the lower end is above the limit {limit:g}",
             "cannot say": f"the attack is undone, but accuracy falls from {percent(before['accuracy'])} to {percent(after['accuracy'])}"
             if undone
@@ -48,5 +62,3 @@ def repair_findings(table: pl.DataFrame, limit: float, tested: int) -> list[Find
         )
         found.append(Finding(method, REPAIRED.id, after["excess"], REPAIRED.unit, low, high, 0.0, None, verdict, text))
     return found
-
-

@@ -36,7 +36,9 @@ def check_repair(config: RepairConfig, material: Material) -> None:
         raise BadOption("There are more groups than concepts", value=config.groups, allowed=f"1 to {data.k}")
     model = material.model(config)
     if model is not None and model.g is not None and data.images is None:
-        raise BadOption("The model reads images, and the table has none", value="images=None", mend="Give a table with images")
+        raise BadOption(
+            "The model reads images, and the table has none", value="images=None", mend="Give a table with images"
+        )
     repeat_parts(data, 0, seed=config.seed)
     flags_of(config, data)
     if config.truth is not None:
@@ -54,9 +56,13 @@ def flags_of(config: RepairConfig, data: ConceptData) -> np.ndarray | None:
         frame = pl.read_parquet(path).filter(pl.col("flag"))
         places = frame["row"].unique().to_numpy()
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise CorruptFile("The flags cannot be read", value=f"{path}: {error}", mend="Name tables/rows.parquet of a run") from error
+        raise CorruptFile(
+            "The flags cannot be read", value=f"{path}: {error}", mend="Name tables/rows.parquet of a run"
+        ) from error
     if len(places) and places.max() >= data.n:
-        raise ShapeMismatch("The flags are not of this table", value=f"row {places.max()}", allowed=f"0 to {data.n - 1}")
+        raise ShapeMismatch(
+            "The flags are not of this table", value=f"row {places.max()}", allowed=f"0 to {data.n - 1}"
+        )
     mask = np.zeros(data.n, dtype=bool)
     mask[places] = True
     return mask
@@ -95,7 +101,9 @@ def model_unit(config: RepairConfig, material: Material, folder: Path) -> Mappin
     row |= {"model": "trained here" if given is None else "given", "n_train": parts.train.n if given is None else None}
     found, _ = inverted(model, parts.train, config.strength, config.seed)
     return {
-        "models": [row | {"path": str(folder / "model") if given is None else None, "seconds": time.perf_counter() - begun}],
+        "models": [
+            row | {"path": str(folder / "model") if given is None else None, "seconds": time.perf_counter() - begun}
+        ],
         "inversion": [{"model": "audited", **one} for one in found.table(data.classes).to_dicts()],
     }
 
@@ -142,7 +150,11 @@ def method_unit(
     rows, certified = run_repair(method, case, folder)
     if len(rows) == 1:
         return {"passed_over": [{"what": method, "reason": rows[0]["detail"]}]}
-    left = [{"what": "poisoned test rows", "reason": f"{n_left} rows of the truth are not tested on"}] if n_left and first else []
+    left = (
+        [{"what": "poisoned test rows", "reason": f"{n_left} rows of the truth are not tested on"}]
+        if n_left and first
+        else []
+    )
     return {"repair": rows, "certificate": certified, "passed_over": left}
 
 

@@ -78,7 +78,9 @@ def _mean(rows: np.ndarray) -> np.ndarray:
 def stealth_finding(table: pl.DataFrame, target: str) -> list[Finding]:
     """Comparison (i), poisoned rows and the other rows of their label, decides; in mode mix it has no honest rows of the label."""
     rows = {row["comparison"]: row for row in table.to_dicts()}
-    name = next((name for name in ("label", "origin", "deliveries") if name in rows and rows[name]["auc"] is not None), None)
+    name = next(
+        (name for name in ("label", "origin", "deliveries") if name in rows and rows[name]["auc"] is not None), None
+    )
     if name is None:
         reason = "; ".join(f"{key}: {row['reason']}" for key, row in rows.items()) or "nothing was compared"
         said = f"Poisoned rows were not compared: {reason}."

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from querist.concepts.questions import (
@@ -55,7 +56,18 @@ def poisoned_findings(tests: pl.DataFrame, evidence: pl.DataFrame) -> list[Findi
     text = f"{told}; {times(n, 'row')} of {times(evidence.height, 'class', 'classes')}."
     said = best["verdict"]
     found = [
-        Finding("table", TABLE_POISONED.id, best["statistic"], unit, None, None, best["null"], best["p"], said, _capital(text))
+        Finding(
+            "table",
+            TABLE_POISONED.id,
+            best["statistic"],
+            unit,
+            None,
+            None,
+            best["null"],
+            best["p"],
+            said,
+            _capital(text),
+        )
     ]
     for row in evidence.to_dicts():
         if row["p_adj"] is not None and row["p_adj"] <= LEVEL:
@@ -69,7 +81,11 @@ def poisoned_findings(tests: pl.DataFrame, evidence: pl.DataFrame) -> list[Findi
                 f"Holm's p {number(row['p_adj'])} is at most {LEVEL}",
                 rows=row["n"],
             )
-            found.append(Finding(row["target"], TABLE_POISONED.id, row["z_max"], "z", None, None, None, row["p_adj"], "yes", text))
+            found.append(
+                Finding(
+                    row["target"], TABLE_POISONED.id, row["z_max"], "z", None, None, None, row["p_adj"], "yes", text
+                )
+            )
         elif row["deviating"]:
             text = because(
                 f"The number of rows of class {row['target']} that deviate from its row",
@@ -81,10 +97,25 @@ def poisoned_findings(tests: pl.DataFrame, evidence: pl.DataFrame) -> list[Findi
                 "any such row is reported",
                 rows=row["n"],
             )
-            found.append(Finding(row["target"], TABLE_POISONED.id, float(row["deviating"]), "rows", None, None, 0.0, None, "yes", text))
+            found.append(
+                Finding(
+                    row["target"],
+                    TABLE_POISONED.id,
+                    float(row["deviating"]),
+                    "rows",
+                    None,
+                    None,
+                    0.0,
+                    None,
+                    "yes",
+                    text,
+                )
+            )
         elif row["reason"]:
             text = f"Class {row['target']} was not compared: {row['reason']}."
-            found.append(Finding(row["target"], TABLE_POISONED.id, None, "z", None, None, None, None, "cannot say", text))
+            found.append(
+                Finding(row["target"], TABLE_POISONED.id, None, "z", None, None, None, None, "cannot say", text)
+            )
     return found
 
 
@@ -100,7 +131,12 @@ def suspects(tests: pl.DataFrame, evidence: pl.DataFrame) -> set[str]:
 
 
 def poisoning_block(
-    findings: Sequence[Finding], tests: pl.DataFrame, evidence: pl.DataFrame, rows: pl.DataFrame, names: Sequence[str], n: int
+    findings: Sequence[Finding],
+    tests: pl.DataFrame,
+    evidence: pl.DataFrame,
+    rows: pl.DataFrame,
+    names: Sequence[str],
+    n: int,
 ) -> dict[str, Any]:
     """The summary's block `poisoning`: the suspects, else the first of the ranking."""
     table = next(f for f in findings if f.question == TABLE_POISONED.id and f.subject == "table")
@@ -144,10 +180,11 @@ def inversion_finding(table: pl.DataFrame, trusted: bool, who: str) -> list[Find
     if not own.height:
         return []
     retrains = table.filter((pl.col("model") != "audited") & (pl.col("method") == "discrete"))["index"].drop_nulls()
+    middle = float(np.median(retrains.to_numpy())) if len(retrains) else None
     top = own.sort("norm", nulls_last=True, maintain_order=True).row(0, named=True)
     p = own["p"].drop_nulls()
     value = float(p[0]) if len(p) else None
-    sized = top["size"] if top["size"] is not None else None
+    sized = top["size"]
     classes = own.height
     said = "cannot say"
     if classes < NO_CLASSES:
@@ -157,18 +194,28 @@ def inversion_finding(table: pl.DataFrame, trusted: bool, who: str) -> list[Find
     elif value <= LEVEL:
         said, rule = "yes", f"p {number(value)} over {times(len(retrains), 'clean retrain')} is at most {LEVEL}"
     elif len(retrains) >= NO_RETRAINS and trusted:
-        said, rule = "no", f"p {number(value)} over {times(len(retrains), 'clean retrain')} on trusted rows is above {LEVEL}"
+        said, rule = (
+            "no",
+            f"p {number(value)} over {times(len(retrains), 'clean retrain')} on trusted rows is above {LEVEL}",
+        )
     else:
-        rule = f"p {number(value)} over {times(len(retrains), 'clean retrain')} is above {LEVEL}, but a no needs {NO_RETRAINS} on a reference"
-    null = f"an index of {number(float(retrains.median()))} (median of clean retrains)" if len(retrains) else "that of clean retrains"  # type: ignore[arg-type]
-    size = "above 8" if sized is None else f"{sized}"
-    text = (
-        f"The smallest trigger that sends 90 % of other-class rows of {who} to one class (class {top['target']}) has {size} concepts, with an "
-        f"anomaly index of {number(top['index'])}; with nothing hidden it would be {null}; {rule}; {times(classes, 'class', 'classes')}."
+        rule = (
+            f"p {number(value)} over {times(len(retrains), 'clean retrain')} is above {LEVEL}, but a no needs "
+            f"{NO_RETRAINS} on a reference"
+        )
+    null = (
+        f"an index of {number(middle)} (median of clean retrains)" if middle is not None else "that of clean retrains"
     )
-    null_value = float(retrains.median()) if len(retrains) else None  # type: ignore[arg-type]
+    of = f"90 % of other-class rows of {who} to one class"
+    if sized is None:
+        told = f"No trigger of up to 8 concepts sends {of}"
+    else:
+        told = (
+            f"The smallest trigger that sends {of} (class {top['target']}) has {times(sized, 'concept')}, with an anomaly index of "
+            f"{number(top['index'])}; with nothing hidden it would be {null}"
+        )
+    text = f"{told}; {rule}; {times(classes, 'class', 'classes')}."
     estimate = None if sized is None else float(sized)
-    del null_value
     return [Finding("model", MODEL_BACKDOORED.id, estimate, MODEL_BACKDOORED.unit, None, None, None, value, said, text)]
 
 
@@ -205,7 +252,11 @@ def certified_finding(table: pl.DataFrame) -> list[Finding]:
             "no": "the upper end is at most half of it",
             "cannot say": "the interval holds half of it",
         }[said]
-        touched = "" if row["coverage"] is None else f"; the headline triggers touch {number(row['coverage'])} of {row['groups']} groups"
+        touched = (
+            ""
+            if row["coverage"] is None
+            else f"; the headline triggers touch {number(row['coverage'])} of {row['groups']} groups"
+        )
         text = because(
             f"With one of {row['groups']} groups ({row['grouping']}) set at will, accuracy that is certain",
             row["certified_accuracy"],
@@ -219,7 +270,16 @@ def certified_finding(table: pl.DataFrame) -> list[Finding]:
         )
         found.append(
             Finding(
-                row["grouping"], CERTIFIED.id, row["certified_accuracy"], CERTIFIED.unit, row["low"], row["high"], row["accuracy"], None, said, text
+                row["grouping"],
+                CERTIFIED.id,
+                row["certified_accuracy"],
+                CERTIFIED.unit,
+                row["low"],
+                row["high"],
+                row["accuracy"],
+                None,
+                said,
+                text,
             )
         )
     return found
@@ -237,7 +297,11 @@ def reachable_finding(table: pl.DataFrame) -> list[Finding]:
         "no": "the upper end is at most the null + 0.05",
         "cannot say": "neither end decides",
     }[said]
-    physical = "" if row["physical_asr"] is None else f"; drawn anew with the trigger {percent(row['physical_asr'])} of images go to the target"
+    physical = (
+        ""
+        if row["physical_asr"] is None
+        else f"; drawn anew with the trigger {percent(row['physical_asr'])} of images go to the target"
+    )
     text = because(
         f"Images in which the whole trigger was reached within {255 * row['eps']:.0f}/255",
         row["hit"],
@@ -260,7 +324,11 @@ def informative_finding(models: pl.DataFrame) -> list[Finding]:
     low, high = (None if row[end] is None else row[end] - 0.5 for end in ("concept_low", "concept_high"))
     estimate, null = row["concept_balanced_accuracy"] - 0.5, (row["concept_permuted"] or 0.5) - 0.5
     said = verdict(low, high, yes_above=0.02)
-    rule = {"yes": "the lower end is above 0.02", "no": "the upper end is at most 0.02", "cannot say": "the interval holds 0.02"}[said]
+    rule = {
+        "yes": "the lower end is above 0.02",
+        "no": "the upper end is at most 0.02",
+        "cannot say": "the interval holds 0.02",
+    }[said]
     text = because(
         "Balanced accuracy of concepts beyond one half",
         estimate,
@@ -271,7 +339,20 @@ def informative_finding(models: pl.DataFrame) -> list[Finding]:
         f"{rule}; accuracy {percent(row['concept_accuracy'])}, of the commoner value alone {percent(row['concept_majority_accuracy'])}",
         rows=row["n_test"],
     ).replace(" ;", ";")
-    return [Finding(row["model"], CONCEPTS_INFORMATIVE.id, estimate, CONCEPTS_INFORMATIVE.unit, low, high, null, None, said, text)]
+    return [
+        Finding(
+            row["model"],
+            CONCEPTS_INFORMATIVE.id,
+            estimate,
+            CONCEPTS_INFORMATIVE.unit,
+            low,
+            high,
+            null,
+            None,
+            said,
+            text,
+        )
+    ]
 
 
 def monitor_finding(table: pl.DataFrame) -> list[Finding]:
@@ -281,7 +362,11 @@ def monitor_finding(table: pl.DataFrame) -> list[Finding]:
         if row["detection_rate"] is None:
             continue
         said = verdict(row["low"], row["high"], yes_above=0.5)
-        rule = {"yes": "the lower end is above 0.5", "no": "the upper end is at most 0.5", "cannot say": "the interval holds 0.5"}[said]
+        rule = {
+            "yes": "the lower end is above 0.5",
+            "no": "the upper end is at most 0.5",
+            "cannot say": "the interval holds 0.5",
+        }[said]
         text = because(
             f"Triggered rows that the monitor ({row['rule']}) reports",
             row["detection_rate"],
@@ -293,9 +378,17 @@ def monitor_finding(table: pl.DataFrame) -> list[Finding]:
             rows=row["n"],
         )
         found.append(
-            Finding(row["rule"], MONITOR_WORKS.id, row["detection_rate"], MONITOR_WORKS.unit, row["low"], row["high"], 0.01, None, said, text)
+            Finding(
+                row["rule"],
+                MONITOR_WORKS.id,
+                row["detection_rate"],
+                MONITOR_WORKS.unit,
+                row["low"],
+                row["high"],
+                0.01,
+                None,
+                said,
+                text,
+            )
         )
     return found
-
-
-Block = Mapping[str, Any]

@@ -38,7 +38,7 @@ def because(
     seeds: int | None = None,
     more: str = "",
 ) -> str:
-    """"{what} is {estimate} [{low}, {high}] {unit}; with nothing hidden it would be {null}; {rule}; {n} rows, …"."""
+    """ "{what} is {estimate} [{low}, {high}] {unit}; with nothing hidden it would be {null}; {rule}; {n} rows, …"."""
     value = number(estimate)
     if low is not None and high is not None:
         value += f" [{number(low)}, {number(high)}]"

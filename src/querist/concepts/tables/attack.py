@@ -11,7 +11,9 @@ _CELL = (
     Column("selector", "str", "How the trigger was chosen."),
     Column("size", "int", "Concepts in the trigger."),
     Column("rate", "float", "Rate of poisoning."),
-    Column("mode", "str", "mix, dirty, clean, or none: nothing planted, the clean model under the same trigger (rate 0)."),
+    Column(
+        "mode", "str", "mix, dirty, clean, or none: nothing planted, the clean model under the same trigger (rate 0)."
+    ),
     Column("repeat", "int", "Which repeat; cells of one share split, initial weights and batches."),
 )
 
@@ -75,7 +77,9 @@ EXPOSURE_SUMMARY = TableSpec(
         Column("median", "float", "Median over targets (of their means over repeats).", "fraction"),
         Column("p90", "float", "90 % quantile over targets.", "fraction"),
         Column("max", "float", "The most vulnerable target's.", "fraction"),
-        Column("low", "float", "Lower end of the mean's 95 % bootstrap interval over targets, then repeats.", "fraction"),
+        Column(
+            "low", "float", "Lower end of the mean's 95 % bootstrap interval over targets, then repeats.", "fraction"
+        ),
         Column("high", "float", "Upper end; none with one target.", "fraction"),
         Column("mean_excess", "float", "Mean excess.", "fraction"),
     ),
@@ -114,10 +118,20 @@ REACHABILITY = TableSpec(
         Column("high", "float", "Upper end.", "fraction"),
         Column("asr", "float", "Images that the attacked model then predicts as the target.", "fraction"),
         Column("collateral", "float", "Mean change of the other concepts' probabilities."),
-        Column("null_hit", "float", "The larger hit rate of random signs and of the same search on the clean model.", "fraction"),
+        Column(
+            "null_hit",
+            "float",
+            "The larger hit rate of random signs and of the same search on the clean model.",
+            "fraction",
+        ),
         Column("null_high", "float", "Upper end of its Wilson interval.", "fraction"),
         Column("null_asr", "float", "Success of random signs of equal size.", "fraction"),
-        Column("physical_asr", "float", "Success where the images were drawn anew with the trigger; none without a renderer.", "fraction"),
+        Column(
+            "physical_asr",
+            "float",
+            "Success where the images were drawn anew with the trigger; none without a renderer.",
+            "fraction",
+        ),
     ),
 )
 
@@ -132,7 +146,6 @@ TRANSFER = TableSpec(
         Column("selector", "str", "How the trigger was chosen."),
         Column("asr", "float", "Success rate.", "fraction"),
         Column("clean_model_asr", "float", "The clean model's of the same architecture.", "fraction"),
-        Column("reason", "str", "Why a number is missing."),
     ),
 )
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from querist.results.table import Column, TableSpec
 
-__all__ = ["ASSOCIATION", "CLASS_EVIDENCE", "DETECTION", "DIFFERENCES", "FACTS", "PASSED_OVER", "ROC", "ROWS", "TABLE_FACTS", "TESTS"]
+__all__ = [
+    "ASSOCIATION",
+    "CLASS_EVIDENCE",
+    "DETECTION",
+    "DIFFERENCES",
+    "FACTS",
+    "PASSED_OVER",
+    "ROC",
+    "ROWS",
+    "TABLE_FACTS",
+    "TESTS",
+]
 
 FACTS = TableSpec(
     name="facts",
@@ -51,7 +62,12 @@ CLASS_EVIDENCE = TableSpec(
             "fraction",
         ),
         Column("constant", "int", "Concepts that do not vary inside the class; many are no sign by themselves."),
-        Column("z_max", "float", "Largest |z| over concepts: against the reference where there is one, else against the table.", "z"),
+        Column(
+            "z_max",
+            "float",
+            "Largest |z| over concepts: against the reference where there is one, else against the table.",
+            "z",
+        ),
         Column("p", "float", "p against the reference; none without one, or where a side has no rows of the class."),
         Column("p_adj", "float", "Holm's p over classes."),
         Column("rank", "int", "1 is the most suspicious, by the sum of its ranks over size, D and 1 − A."),
@@ -97,7 +113,11 @@ TESTS = TableSpec(
     columns=(
         Column("test", "str", "reference, class-level, agreement, or power (of the reference test, simulated)."),
         Column("target", "str", "The class it points at."),
-        Column("statistic", "float", "What was tested: largest |z|, deviating rows, first places, or the share of simulations found."),
+        Column(
+            "statistic",
+            "float",
+            "What was tested: largest |z|, deviating rows, first places, or the share of simulations found.",
+        ),
         Column("null", "float", "What it would be with nothing hidden."),
         Column("p", "float", "Its p, adjusted over classes."),
         Column("verdict", "str", "yes, no, or cannot say."),

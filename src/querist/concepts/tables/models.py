@@ -17,7 +17,9 @@ MODELS = TableSpec(
         Column("kind", "str", "cbm (pictures to concepts to classes) or head (concepts to classes)."),
         Column("input", "str", "What the head reads of the concepts."),
         Column("accuracy", "float", "Accuracy on test rows.", "fraction"),
-        Column("balanced_accuracy", "float", "Mean over classes of the share of their rows that are right.", "fraction"),
+        Column(
+            "balanced_accuracy", "float", "Mean over classes of the share of their rows that are right.", "fraction"
+        ),
         Column("majority_accuracy", "float", "Share of the largest class: what a constant reaches.", "fraction"),
         Column("concept_accuracy", "float", "Mean over concepts; none without pictures.", "fraction"),
         Column("concept_balanced_accuracy", "float", "The same with both values counted alike.", "fraction"),
@@ -88,7 +90,9 @@ REPAIR = TableSpec(
     key=("method", "stage"),
     columns=(
         Column("method", "str", "The repair."),
-        Column("stage", "str", "before, after; clean-before, clean-after: the same repair of the clean model, the null."),
+        Column(
+            "stage", "str", "before, after; clean-before, clean-after: the same repair of the clean model, the null."
+        ),
         Column("accuracy", "float", "Clean accuracy on test rows.", "fraction"),
         Column("concept_accuracy", "float", "Concept accuracy; none without pictures.", "fraction"),
         Column("asr", "float", "Success rate of the trigger.", "fraction"),
@@ -96,7 +100,9 @@ REPAIR = TableSpec(
         Column("excess", "float", "Excess over untriggered rate and clean model.", "fraction"),
         Column("low", "float", "Lower end of its 95 % interval over rows.", "fraction"),
         Column("high", "float", "Upper end.", "fraction"),
-        Column("score", "float", "Excess with inverted triggers on validation rows, by which best is chosen.", "fraction"),
+        Column(
+            "score", "float", "Excess with inverted triggers on validation rows, by which best is chosen.", "fraction"
+        ),
         Column("accuracy_validation", "float", "Accuracy on validation rows.", "fraction"),
         Column("detail", "str", "What was done, or why it could not be."),
         Column("path", "str", "Where the repaired model lies, below units of the run folder."),
