@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from tests.harness import check_bad_input, check_coverage
 from querist.concepts import ConceptData, Trigger, poison
 from querist.concepts.exposure import attack_report, excess_interval, kernel_mmd, stealth_of, two_sample
 from querist.errors import BadOption, ShapeMismatch, UnknownName
-from querist.statistics import bootstrap
+from querist.statistics import bootstrap, wilson
 
 
 def obeys(trigger, target, otherwise):
@@ -97,20 +98,58 @@ def test_scores_and_logits_are_taken_as_they_come():
 
 
 def test_the_excess_interval_is_the_bootstrap_of_rows():
+    """Beside resamples of the rows themselves, with the correction for bias worked out by hand."""
     rng = np.random.default_rng(0)
     hits = rng.random((400, 3)) < [0.6, 0.2, 0.25]
     value, low, high = excess_interval(*hits.T, seed=1)
-    plain = bootstrap(hits.astype(float), lambda r: r[:, 0].mean() - max(r[:, 1].mean(), r[:, 2].mean()), seed=1)
-    assert value == pytest.approx(plain.estimate)
-    assert low == pytest.approx(plain.low, abs=0.01)
-    assert high == pytest.approx(plain.high, abs=0.01)
+    excess = lambda r: r[..., 0].mean(axis=-1) - np.maximum(r[..., 1].mean(axis=-1), r[..., 2].mean(axis=-1))  # noqa: E731
+    drawn = excess(hits[rng.integers(0, 400, (4000, 400))])
+    normal = NormalDist()
+    shift = 2 * normal.inv_cdf((drawn < value).mean() + 0.5 * (drawn == value).mean())
+    ends = np.quantile(drawn, [normal.cdf(shift - 1.96), normal.cdf(shift + 1.96)])
+    assert value == pytest.approx(excess(hits))
+    assert (low, high) == pytest.approx(tuple(ends), abs=0.01)
+    plain = bootstrap(hits.astype(float), lambda r: float(excess(r)), seed=1)
+    assert plain.low <= low + 0.01
 
 
-def test_the_excess_interval_covers_the_truth():
+@pytest.mark.parametrize("rates", [(0.7, 0.05, 0.2), (0.7, 0.1, 0.1), (0.9, 0.01, 0.01)])
+def test_the_excess_interval_covers_the_truth(rates):
     def draw(rng):
-        return rng.random((300, 3)) < [0.7, 0.05, 0.2]
+        return rng.random((300, 3)) < rates
 
-    check_coverage(lambda hits: excess_interval(*hits.T)[1:], draw, 0.5)
+    check_coverage(lambda hits: excess_interval(*hits.T)[1:], draw, rates[0] - max(rates[1:]))
+
+
+def test_a_success_that_never_fails_has_an_interval():
+    """80 of 80 rows say that the rate is above .95, not that it is 1."""
+    ones, none = np.ones(80, dtype=bool), np.zeros(80, dtype=bool)
+    assert excess_interval(ones, none, none) == pytest.approx((1.0, wilson(80, 80).low, 1.0))
+    assert excess_interval(none, none, none) == pytest.approx((0.0, 0.0, wilson(0, 80).high))
+
+
+def test_the_excess_interval_covers_the_excess_of_a_known_head():
+    """A head that obeys in 70 % of rows, would have said the target of 10 % anyway; the clean model falls for 25 %."""
+    trigger = Trigger((1,), (1,))
+
+    def head(concepts):
+        u, on = concepts[:, 0], concepts[:, 1] == 1
+        return np.where(on, u < 0.7, u > 0.9).astype(int)
+
+    def clean(concepts):
+        u, on = concepts[:, 0], concepts[:, 1] == 1
+        return (on & (u > 0.4) & (u < 0.65)).astype(int)
+
+    def draw(rng):
+        return ConceptData(
+            np.stack([rng.random(250), np.zeros(250)], axis=1), np.zeros(250, dtype=int), class_names=[0, 1]
+        )
+
+    def interval(data):
+        found = attack_report(head, data, trigger, 1, baseline=clean)
+        return found.low, found.high
+
+    check_coverage(interval, draw, 0.7 - 0.25)
 
 
 def test_mmd_is_the_double_loop():

@@ -13,6 +13,7 @@ from tests.harness import check_bad_input
 
 from querist.concepts import Trigger, attack_report, cat, cat_plus, poison, random_trigger
 from querist.concepts.data import ConceptData
+from querist.concepts.exposure import Subject
 from querist.concepts.fit import fit_cbm, fit_head, fit_heads
 from querist.concepts.heads import Head, SmallBackbone, StackedHeads, all_finite, head_widths, seeded
 from querist.concepts.model import CBM
@@ -250,36 +251,44 @@ def test_parts_on_two_devices_are_brought_together_and_told():
 
 @pytest.mark.slow
 def test_the_recorded_attacks_on_a_head_of_cub():
-    """Accuracy and success of hard triggers on a head 98-512-200 beside what was recorded; 0.03 is what a seed moves."""
+    """Accuracy and success of hard triggers on a head 98-512-200 beside what was recorded, within 0.03.
+
+    At 1 % it matters which trigger was drawn (89 rows, of which 30 are the target's): the filter's draws of negatives span .83 to
+    .87 and their mean is held to its .83; CAT+ breaks ties by index, which draws nothing. Random triggers span .81 to .92, all
+    above the one draw that was recorded (.77), which is therefore a lower bound here and no more.
+    """
     try:
         data = registered("cub-concepts")
     except SourceNotFound:
         pytest.skip("CUB is not beside the checkout")
     train, test = data.part("train").changed(split=None), data.part("test")
-    cat0, cat100 = cat(train, 0, 5, seed=0).trigger, cat(train, 100, 5, seed=0).trigger
-    plus0 = cat_plus(train, 0, 5, seed=0).trigger
+    cats = [cat(train, 0, 5, seed=seed).trigger for seed in range(5)]
+    cat100 = cat(train, 100, 5, seed=0).trigger
+    plus = cat_plus(train, 0, 5, tie_break="index").trigger
     random5, random20 = (random_trigger(train, 0, size, seed=0).trigger for size in (5, 20))
     rows = [
         ("random 20, 5 %", random20, 0, 0.05, "mix", 329, 0.389, 0.999),
         ("random 20, 10 %", random20, 0, 0.10, "mix", 629, 0.387, 0.999),
-        ("CAT 5, 5 %", cat0, 0, 0.05, "mix", 329, 0.391, 0.961),
-        ("CAT 5, 10 %", cat0, 0, 0.10, "mix", 629, 0.386, 0.978),
-        ("CAT 5, 1 %", cat0, 0, 0.01, "mix", 89, 0.390, 0.83),
-        ("CAT+ 5, 1 %", plus0, 0, 0.01, "mix", 89, 0.390, 0.86),
-        ("random 5, 1 %", random5, 0, 0.01, "mix", 89, 0.390, 0.77),
+        ("CAT 5, 5 %", cats[0], 0, 0.05, "mix", 329, 0.391, 0.961),
+        ("CAT 5, 10 %", cats[0], 0, 0.10, "mix", 629, 0.386, 0.978),
+        ("CAT+ 5, 1 %", plus, 0, 0.01, "mix", 89, 0.390, 0.86),
         ("CAT 5, 1 %, class 100", cat100, 100, 0.01, "mix", 89, 0.393, 0.880),
         ("CAT 5, clean label", cat100, 100, 1.0, "clean", 30, 0.390, 0.069),
+        *((f"CAT 5, 1 %, draw {draw}", found, 0, 0.01, "mix", 89, 0.390, None) for draw, found in enumerate(cats)),
+        ("random 5, 1 %", random5, 0, 0.01, "mix", 89, 0.390, None),
     ]
     made = [poison(train, trigger, target, rate, mode=mode, seed=0) for _, trigger, target, rate, mode, *_ in rows]
     clean, *heads = fit_heads([train, *(copy.data for copy in made)], head="mlp:512", seed=0)
-    baseline = CBM(None, clean, input="hard").scores
+    baseline = Subject(CBM(None, clean, input="hard"), test)
+    drawn = {}
     for (name, trigger, target, *_, count, accuracy, asr), copied, head in zip(rows, made, heads, strict=True):
-        found = attack_report(CBM(None, head, input="hard").scores, test, trigger, target, baseline=baseline)
-        # With 59 rows and 5 concepts it matters which trigger was drawn: .83, .86 and .77 were recorded, all are high.
-        if "1 %" in name and target == 0:
-            assert found.asr > 0.7, name
+        found = attack_report(CBM(None, head, input="hard"), test, trigger, target, baseline=baseline)
+        if asr is None:
+            drawn[name] = found.asr
         else:
             assert found.asr == pytest.approx(asr, abs=0.03), name
         assert copied.n_poisoned == count
         assert found.accuracy == pytest.approx(accuracy, abs=0.03), name
         assert found.clean_model_asr < 0.05, name
+    assert drawn.pop("random 5, 1 %") > 0.77 - 0.03
+    assert np.mean(list(drawn.values())) == pytest.approx(0.83, abs=0.03)

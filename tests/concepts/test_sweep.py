@@ -108,6 +108,33 @@ def test_a_cell_is_what_its_parts_give_one_by_one(data, clean, rows):
     assert row["natural"] == found.natural
 
 
+def test_the_trainer_sees_exactly_the_rows_of_the_poisoned_copies(data, clean, monkeypatch):
+    """shenjiyuan123/Adaptive_Recovery#1: every head of the stack sees its own copy once an epoch, and no other row."""
+    from querist.concepts import fit as fitting
+
+    seen, plain = [], fitting._stack_loss
+
+    def watched(model, given):
+        seen.append((given["concepts"].detach().numpy(), given["label"].numpy()))
+        return plain(model, given)
+
+    monkeypatch.setattr(fitting, "_stack_loss", watched)
+    recipe = RECIPE.changed(epochs=1)
+    sweep_cell(data, 3, 0, clean, **{**SMALL, "selectors": ("cat",), "sizes": (2,), "recipe": recipe})
+    parts, seed = repeat_parts(data, 0, seed=5), repeat_seed(5, 0)
+    trigger = cat(parts.train, 3, 2, seed=seed).trigger
+    for place, rate in enumerate(SMALL["rates"]):
+        made = poison(parts.train, trigger, 3, rate, seed=seed).data
+        fed = sorted(
+            (*row, label)
+            for concepts, labels in seen
+            for row, label in zip(concepts[:, place].tolist(), labels[:, place].tolist(), strict=True)
+        )
+        assert fed == sorted(
+            (*row, code) for row, code in zip(made.concepts.tolist(), made.codes.tolist(), strict=True)
+        )
+
+
 @pytest.mark.parametrize("selector", [cat, cat_plus, random_trigger])
 def test_a_smaller_trigger_is_the_beginning_of_a_larger_one(selector):
     table = random_table(80, 9, 3, seed=4)
@@ -156,6 +183,9 @@ def test_sources_count_their_own_rows(data, clean):
     rows = sweep_cell(data, 3, 0, clean, sources=[1], **wanted)
     n = int((test.codes == 1).sum())
     assert all(abs(row["asr"] * n - round(row["asr"] * n)) < 1e-9 for row in rows)
+    assert rows == sweep_cell(data, 3, 0, clean, sources=[1, 3], **wanted)
+    alone = sweep_cell(data, 3, 0, clean, sources=[3], **wanted)
+    assert all(row["asr"] is None and "among the sources" in row["reason"] for row in alone)
 
 
 def test_the_split_of_the_table_is_kept_and_else_drawn(data):

@@ -12,7 +12,17 @@ from querist.concepts.exposure._summary import (
     selector_difference,
     size_reaching,
 )
-from querist.concepts.exposure._sweep import Setting, Swept, clean_cell, grid, select, sweep, sweep_cell
+from querist.concepts.exposure._sweep import (
+    Setting,
+    Swept,
+    clean_cell,
+    grid,
+    planted,
+    select,
+    sweep,
+    sweep_cell,
+    train_copies,
+)
 from querist.concepts.exposure._targets import Parts, choose_targets, repeat_parts, repeat_seed
 from querist.concepts.exposure._transfer import (
     ARCHITECTURES,
@@ -51,6 +61,7 @@ __all__ = [
     "kernel_mmd",
     "model_quality",
     "over_targets",
+    "planted",
     "protocol",
     "repeat_parts",
     "repeat_seed",
@@ -60,6 +71,7 @@ __all__ = [
     "stealth_of",
     "sweep",
     "sweep_cell",
+    "train_copies",
     "transfer_cell",
     "transfer_models",
     "transfer_table",

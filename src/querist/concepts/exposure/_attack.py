@@ -13,11 +13,12 @@ from querist.concepts.data import ConceptData
 from querist.concepts.exposure._subject import Subject
 from querist.concepts.triggers import Trigger
 from querist.errors import BadOption
-from querist.statistics import stream
+from querist.statistics import stream, wilson
 
 __all__ = ["AttackReport", "attack_report", "excess_interval"]
 
 REPLICATES = 2000
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +135,35 @@ def excess_interval(
     """mean(asr) − max(mean(untriggered), mean(clean_model)) and its percentile interval over rows resampled together.
 
     A row is one of eight patterns, so a resample is one multinomial draw of the patterns' counts: the same law as drawing rows.
+    The percentiles are corrected for bias: the larger of two rates that are about alike is too large in the sample and again in
+    its resamples, and plain percentiles then lie too low (they cover .91 to .93 at .95). Where every row is a hit, or none is, no
+    resample differs: Wilson's limit of the success rate takes the place of that end.
+
+    Source: Efron (1987), section 2, for the correction.
     """
+    from scipy.special import ndtr, ndtri
+
     pattern = 4 * asr.astype(int) + 2 * untriggered + clean_model
-    share = np.bincount(pattern, minlength=8) / len(pattern)
-    drawn = stream(seed, "excess bootstrap").multinomial(len(pattern), share, size=replicates) / len(pattern)
+    n = len(pattern)
+    share = np.bincount(pattern, minlength=8) / n
+    drawn = stream(seed, "excess bootstrap").multinomial(n, share, size=replicates) / n
 
     def value(of: np.ndarray) -> np.ndarray:
         rates = [of[..., [p for p in range(8) if p & bit]].sum(axis=-1) for bit in (4, 2, 1)]
         return rates[0] - np.maximum(rates[1], rates[2])
 
-    low, high = np.quantile(value(drawn), [(1 - level) / 2, (1 + level) / 2])
-    return float(value(share)), float(low), float(high)
+    found, values = float(value(share)), value(drawn)
+    apart = values - found
+    below = (apart < -ROUNDING).mean() + 0.5 * (np.abs(apart) <= ROUNDING).mean()
+    shift = 2 * ndtri(np.clip(below, 1 / replicates, 1 - 1 / replicates))
+    ends = ndtr(shift + ndtri([(1 - level) / 2, (1 + level) / 2]))
+    low, high = (float(end) for end in np.quantile(values, ends))
+    hits = int(asr.sum())
+    if hits in (0, n):
+        limit, null = wilson(hits, n, level), max(untriggered.mean(), clean_model.mean())
+        if limit.low is not None and limit.high is not None:
+            low, high = min(low, limit.low - float(null)), max(high, limit.high - float(null))
+    return found, min(low, found), max(high, found)
 
 
 def _subject(model: Any, data: ConceptData, strength: str, scale: np.ndarray | None) -> Subject:

@@ -21,7 +21,18 @@ from querist.concepts.triggers._selection import checked
 from querist.errors import BadOption
 from querist.runs.threads import limited
 
-__all__ = ["SELECTORS", "Setting", "Swept", "clean_cell", "grid", "planted", "select", "sweep", "sweep_cell"]
+__all__ = [
+    "SELECTORS",
+    "Setting",
+    "Swept",
+    "clean_cell",
+    "grid",
+    "planted",
+    "select",
+    "sweep",
+    "sweep_cell",
+    "train_copies",
+]
 
 SELECTORS = ("cat", "cat+", "random")
 MODES = (*get_args(Mode), "none")
@@ -72,7 +83,7 @@ def clean_cell(data: ConceptData, repeat: int, *, recipe: Recipe | None = None, 
     """
     parts = repeat_parts(data, repeat, seed=seed)
     with limited(1):
-        return _trained(recipe or Recipe.of(data), parts, [parts.train], repeat_seed(seed, repeat))[0]
+        return train_copies(recipe or Recipe.of(data), parts, [parts.train], repeat_seed(seed, repeat))[0]
 
 
 def sweep_cell(
@@ -101,8 +112,10 @@ def sweep_cell(
     at the bottleneck: for pictures on what each model's own g says, in logits by `strength`. options: further arguments
     of a selector by its name ({"cat+": {"binarise": "0.5"}}).
 
-    A setting that this class cannot have (no row to poison at this rate, more rows than there are, no training row) has null
-    rates and its `reason`. Raises BadOption for a size beyond the usable concepts and for options that no class could have.
+    sources: success is counted on rows of these classes, the target aside. A setting that this class cannot have (no row to poison
+    at this rate, more rows than there are, no training row) has null rates and its `reason`.
+
+    Raises BadOption for a size beyond the usable concepts and for options that no class could have.
     """
     recipe, draw = recipe or Recipe.of(data), repeat_seed(seed, repeat)
     settings = list(dict.fromkeys([*grid(selectors, sizes, rates, modes), *extra]))
@@ -116,6 +129,8 @@ def sweep_cell(
     parts = repeat_parts(data, repeat, seed=seed)
     checked(parts.train, max(size for _, size in wanted), "exclude")
     code = data.code(target)
+    if sources is not None:
+        sources = [source for source in sources if data.code(source) != code]
     rows: dict[Setting, dict[str, Any]] = {
         one: _row(data.classes[code], one, repeat, base if base != "auto" else None) for one in settings
     }
@@ -134,7 +149,7 @@ def sweep_cell(
                 made[one] = planted(parts.train, trigger, target, one, base=base, seed=draw)
             except BadOption as error:
                 rows[one]["reason"] = str(error)
-        models = _trained(recipe, parts, [copy.data for copy in made.values()], draw)
+        models = train_copies(recipe, parts, [copy.data for copy in made.values()], draw)
         baseline = Subject(clean, parts.test, strength=strength)
         # The same cells are set on both sides: a head has no concepts of its own, and poison would move the quantiles.
         scale = baseline.scale if recipe.kind == "head" else None
@@ -204,8 +219,8 @@ def planted(
     return poison(train, trigger, target, setting.rate, mode=mode, base=base, seed=seed)
 
 
-def _trained(recipe: Recipe, parts: Parts, tables: Sequence[ConceptData], seed: int) -> list[CBM]:
-    """Models of copies of the training rows; the part val goes with them where the recipe chooses an epoch by it."""
+def train_copies(recipe: Recipe, parts: Parts, tables: Sequence[ConceptData], seed: int) -> list[CBM]:
+    """Models of copies of the training rows; the part val goes with them, as it is, where the recipe chooses an epoch by it."""
     if not tables:
         return []
     if recipe.kind == "head" or parts.val is None:
@@ -249,3 +264,6 @@ def _fill(
     row["violates_groups"] = found.trigger.violates(train.groups, train.concepts)
     if copy is not None:
         row["n_poisoned"], row["base"] = copy.n_poisoned, copy.base
+
+
+_trained = train_copies

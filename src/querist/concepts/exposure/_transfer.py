@@ -114,6 +114,8 @@ def transfer_cell(
     if not clean.models:
         raise BadOption("No architecture can be trained on this table", value="none", mend="Give a table with pictures")
     draw, parts = repeat_seed(seed, repeat), repeat_parts(data, repeat, seed=seed)
+    if sources is not None:
+        sources = [source for source in sources if data.code(source) != data.code(target)]
     rows = []
     with limited(1):
         triggers = select(parts.train, target, [(selector, size) for selector in selectors], seed=draw)
