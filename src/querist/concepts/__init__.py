@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     )
     from querist.concepts.detectors import (
         ConceptCleanse,
+        RuntimeMonitor,
+        absent_conjunctions,
         activation_clusters,
         agreement_test,
         anomaly_index,
@@ -113,9 +115,11 @@ __all__ = [
     "PoisonedCopy",
     "Recipe",
     "RepairReport",
+    "RuntimeMonitor",
     "Setting",
     "Trial",
     "Trigger",
+    "absent_conjunctions",
     "activation_clusters",
     "agreement_test",
     "anomaly_index",
@@ -177,6 +181,8 @@ __getattr__, __dir__ = attach(
         "querist.concepts.data": ("ConceptData",),
         "querist.concepts.detectors": (
             "ConceptCleanse",
+            "RuntimeMonitor",
+            "absent_conjunctions",
             "activation_clusters",
             "agreement_test",
             "anomaly_index",

@@ -6,8 +6,10 @@ from querist.concepts.detectors._association import Association, association, si
 from querist.concepts.detectors._cleanse import ConceptCleanse, clean_indices
 from querist.concepts.detectors._clustering import Clusters, activation_clusters
 from querist.concepts.detectors._conflicts import Conflicts, conflicts
+from querist.concepts.detectors._conjunctions import Conjunctions, absent_conjunctions, literals
 from querist.concepts.detectors._consistency import ConsistencyCheck, consistency_check
 from querist.concepts.detectors._detector import Detector, Findings
+from querist.concepts.detectors._entropy import Perturbation
 from querist.concepts.detectors._evaluate import Detection, evaluate
 from querist.concepts.detectors._gradient import invert_gradient
 from querist.concepts.detectors._inversion import Inversion, invert_discrete
@@ -15,6 +17,7 @@ from querist.concepts.detectors._masked import masked_agreement
 from querist.concepts.detectors._network import activations_of
 from querist.concepts.detectors._pattern import PatternExcess, pattern_excess
 from querist.concepts.detectors._reference import ReferenceTest, class_level_test, reference_test
+from querist.concepts.detectors._runtime import RuntimeMonitor
 from querist.concepts.detectors._spectral import Signature, signature_flags, signature_threshold, spectral_signature
 
 __all__ = [
@@ -24,14 +27,18 @@ __all__ = [
     "Clusters",
     "ConceptCleanse",
     "Conflicts",
+    "Conjunctions",
     "ConsistencyCheck",
     "Detection",
     "Detector",
     "Findings",
     "Inversion",
     "PatternExcess",
+    "Perturbation",
     "ReferenceTest",
+    "RuntimeMonitor",
     "Signature",
+    "absent_conjunctions",
     "activation_clusters",
     "activations_of",
     "agreement_test",
@@ -45,6 +52,7 @@ __all__ = [
     "evaluate",
     "invert_discrete",
     "invert_gradient",
+    "literals",
     "masked_agreement",
     "pattern_excess",
     "reference_test",

@@ -20,7 +20,7 @@ from querist.concepts.triggers import logit_scale
 from querist.errors import BadOption, BadValues, ShapeMismatch, TooFewRows
 from querist.statistics import stream
 
-__all__ = ["Place", "activations_of", "evaluating", "head_of", "place_of", "same_space"]
+__all__ = ["Place", "activations_of", "evaluating", "head_of", "place_of", "reading", "same_space"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,11 +93,9 @@ def place_of(
     """
     network = head_of(model)
     same_space(model, data)
-    device, dtype = _where(network)
     chosen = stream(seed, "inversion rows").permutation(data.n)[:rows]
-    fill = network.fill.detach().cpu().numpy() if isinstance(network, Head) else np.nan_to_num(data.means)
-    values = data.concepts[chosen]
-    x = torch.as_tensor(np.where(np.isnan(values), fill, values), dtype=dtype, device=device)
+    x = reading(network, data)(data.concepts[chosen])
+    device, dtype = x.device, x.dtype
     low, high = _values(model, data, strength, scale)
     with evaluating(network), torch.no_grad():
         columns, bias, rest = _opened(network, x)
@@ -151,8 +149,7 @@ def activations_of(model: nn.Module, data: ConceptData, *, batch: int = 4096) ->
     """What enters the last linear layer of the head. Raises BadOption where the head has none that runs, and `same_space`'s."""
     network = head_of(model)
     same_space(model, data)
-    device, dtype = _where(network)
-    fill = network.fill.detach().cpu().numpy() if isinstance(network, Head) else np.nan_to_num(data.means)
+    read = reading(network, data)
     seen: list[torch.Tensor] = []
     linears = [part for part in network.modules() if isinstance(part, nn.Linear)]
     handles = [part.register_forward_pre_hook(lambda _, given: seen.append(given[0])) for part in linears]
@@ -161,8 +158,7 @@ def activations_of(model: nn.Module, data: ConceptData, *, batch: int = 4096) ->
         with evaluating(network), torch.no_grad():
             for i in range(0, data.n, batch):
                 seen.clear()
-                rows = data.concepts[i : i + batch]
-                network(torch.as_tensor(np.where(np.isnan(rows), fill, rows), dtype=dtype, device=device))
+                network(read(data.concepts[i : i + batch]))
                 if not seen:
                     raise BadOption(
                         "The head has no linear layer", value=type(network).__name__, allowed="a network with nn.Linear"
@@ -174,9 +170,12 @@ def activations_of(model: nn.Module, data: ConceptData, *, batch: int = 4096) ->
     return np.concatenate(found)
 
 
-def _where(network: nn.Module) -> tuple[torch.device, torch.dtype]:
+def reading(network: nn.Module, data: ConceptData) -> Callable[[np.ndarray], torch.Tensor]:
+    """Makes rows [n k] what the network takes: its device and type, unknown cells at a Head's fill, else at the table's means."""
     first = next((p for p in network.parameters() if p.is_floating_point()), None)
-    return (torch.device("cpu"), torch.float32) if first is None else (first.device, first.dtype)
+    device, dtype = (torch.device("cpu"), torch.float32) if first is None else (first.device, first.dtype)
+    fill = network.fill.detach().cpu().numpy() if isinstance(network, Head) else np.nan_to_num(data.means)
+    return lambda rows: torch.as_tensor(np.where(np.isnan(rows), fill, rows), dtype=dtype, device=device)
 
 
 def _opened(
