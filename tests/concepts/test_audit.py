@@ -65,7 +65,7 @@ class Animals(AuditStudy):
     """An audit of a table in memory that another process can make."""
 
     def __init__(self, held=None, material=None):
-        super().__init__({"data": animals()} if material is None else held, material)
+        super().__init__({"data": animals(330)} if material is None else held, material)
 
 
 @pytest.mark.browser

@@ -259,7 +259,8 @@ def reachability(table: pl.DataFrame) -> Figure | None:
     hits = lines(
         [
             Series("all concepts of the trigger reached", x, rows["hit"], rows["low"], rows["high"], points=True),
-            Series("larger null: random signs, or the clean model", x, rows["null_hit"], null=True, points=True),
+            Series("random signs", x, rows["null_hit"], null=True, points=True),
+            Series("same search, clean model", x, rows["clean_hit"], null=True, points=True),
         ],
         Axes("largest change of a pixel, in 255ths", "share of images", log="x"),
     )
@@ -269,7 +270,7 @@ def reachability(table: pl.DataFrame) -> Figure | None:
     success = lines(
         [
             Series("predicted as the target", x, rows["asr"], points=True),
-            Series("random signs", x, rows["null_asr"], null=True, points=True),
+            Series("clean model", x, rows["clean_asr"], null=True, points=True),
             Series("mean change of the other concepts", x, rows["collateral"], points=True),
         ],
         Axes("largest change of a pixel, in 255ths", "share of images", log="x"),
@@ -283,7 +284,7 @@ def reachability(table: pl.DataFrame) -> Figure | None:
         "reachability",
         "Reachability from pixels",
         "Images were changed by projected gradient descent within ε so that the model reads the trigger's concepts as the trigger sets "
-        "them. Grey: changes of random sign and equal size, and the same search on the clean model, whichever hits more.",
+        "them. Grey: changes of random sign and equal size, and the same search on the model of unpoisoned data.",
         data,
         layout,
         "reachability",

@@ -10,7 +10,7 @@ import numpy as np
 
 from querist.concepts.configs import AuditConfig
 from querist.concepts.data import ConceptData
-from querist.concepts.detectors import clean_indices, invert_discrete, invert_gradient
+from querist.concepts.detectors import RuntimeMonitor, clean_indices, invert_discrete, invert_gradient
 from querist.concepts.exposure import (
     Parts,
     Setting,
@@ -31,11 +31,13 @@ from querist.concepts.studies.opening import Material
 from querist.concepts.studies.plan import Plan
 from querist.concepts.studies.repair_measure import Case, certificate_rows, inverted, part_with, run_repair
 from querist.concepts.studies.stealth import shift_rows, stealth_rows
-from querist.concepts.triggers import Poisoned, Selection
+from querist.concepts.triggers import Poisoned, Selection, Trigger
 from querist.errors import BadInput, BadOption
+from querist.statistics import wilson
 
 __all__ = ["attack", "certificate", "inversion", "repair", "retrains", "transfer"]
 
+RULES: tuple[Any, ...] = ("conjunction", "entropy")
 GROUPINGS: tuple[Any, ...] = ("names", "random")
 GRADIENT_CLASSES, GRADIENT_ROWS, GRADIENT_STEPS = 20, 32, 100
 
@@ -58,7 +60,7 @@ def attack(
     config: AuditConfig, material: Material, plan: Plan, key: str, given: Mapping[str, Any], folder: Path
 ) -> Mapping[str, Any]:
     """The worked attack looked at closely: stealth, the monitor, images; the attacked model is kept for repairs."""
-    parts, _, made = worked(config, material, plan)
+    parts, found, made = worked(config, material, plan)
     if isinstance(made, str):
         return {"stealth": [{"comparison": "label", "reason": made}]}
     data = material.data(config)
@@ -69,8 +71,41 @@ def attack(
         "models": [row | {"n_train": parts.train.n}],
         "stealth": stealth_rows(made, parts.train.concepts, permutations=config.permutations, seed=config.seed),
         "shift": shift_rows(made, parts.train.concepts),
+        "passed_over": [],
     }
+    tables["monitor"] = _watched(config, plan, parts, found.trigger, model, tables["passed_over"])
+    if data.images is not None:
+        from querist.concepts.studies.pixels import reached
+
+        clean = CBM.load(given["clean"])
+        tables |= reached(config, plan, parts.test, found.trigger, model, clean)
     return tables
+
+
+def _watched(
+    config: AuditConfig, plan: Plan, parts: Parts, trigger: Trigger, model: CBM, passed: list[dict[str, str]]
+) -> list[dict[str, Any]]:
+    """Monitors fitted on clean training rows as the attacked model's head reads them, judged on test rows without and with the trigger."""
+    clean, test = _seen(config, model, parts.train), _seen(config, model, parts.test)
+    others = test.subset(test.codes != test.code(plan.worked))
+    scale = model.scale.cpu().numpy() if len(model.scale) else None
+    rows: list[dict[str, Any]] = []
+    for rule in RULES:
+        try:
+            monitor = RuntimeMonitor(rule, seed=config.seed).fit(clean, model)
+            wrong = monitor.update(test.concepts)
+            if not others.n:
+                passed.append({"what": f"monitor, {rule}", "reason": "no test row of another class"})
+                continue
+            made = trigger.apply(others.concepts, space=others.space, strength=config.strength, scale=scale)
+            right = monitor.update(made)
+        except BadInput as error:
+            passed.append({"what": f"monitor, {rule}", "reason": str(error)})
+            continue
+        spread = wilson(int(right.sum()), len(right))
+        rates = {"false_alarm_rate": float(wrong.mean()), "detection_rate": float(right.mean())}
+        rows.append({"rule": rule, **rates, "low": spread.low, "high": spread.high, "n": len(right)})
+    return rows
 
 
 def certificate(

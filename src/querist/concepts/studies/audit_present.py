@@ -283,7 +283,7 @@ def summarise(
     )
     found["inversion"] = inversion_block(ready["inversion"], findings, names)
     found["stealth"] = stealth_summary(ready["stealth"])
-    found["reachability"] = _columns(ready["reachability"], ("eps", "hit", "asr", "null_hit", "collateral"))
+    found["reachability"] = _reachability(ready["reachability"])
     found["certificate"] = certificate_block(ready["certificate"])
     found["repair"] = repair_block(ready["repair"])
     found["monitor"] = _monitor(ready["monitor"])
@@ -304,8 +304,13 @@ def model_block(models: pl.DataFrame) -> dict[str, Any] | None:
     return {key: row[key] for key in (*keys, "concept_balanced_accuracy", "concept_majority_accuracy")}
 
 
-def _columns(table: pl.DataFrame, names: Sequence[str]) -> dict[str, Any] | None:
-    return {name: table[name].to_list() for name in names} if table.height else None
+def _reachability(table: pl.DataFrame) -> dict[str, Any] | None:
+    """By ε; null_hit is the larger of both nulls."""
+    if not table.height:
+        return None
+    null = table.select(pl.max_horizontal("null_hit", "clean_hit").alias("null_hit"))["null_hit"]
+    kept = {name: table[name].to_list() for name in ("eps", "hit", "asr")}
+    return kept | {"null_hit": null.to_list(), "collateral": table["collateral"].to_list()}
 
 
 def certificate_block(table: pl.DataFrame) -> dict[str, Any] | None:

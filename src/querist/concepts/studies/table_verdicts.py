@@ -290,7 +290,8 @@ def reachable_finding(table: pl.DataFrame) -> list[Finding]:
     if not table.height:
         return []
     row = table.sort((pl.col("eps") - 8 / 255).abs(), maintain_order=True).row(0, named=True)
-    low, high, null, null_high = row["low"], row["high"], row["null_hit"], row["null_high"]
+    low, high = row["low"], row["high"]
+    null, null_high = max(_pairs(row), key=lambda pair: pair[0])
     said = "yes" if low > null_high else ("no" if high <= null + 0.05 else "cannot say")
     rule = {
         "yes": "the lower end is above the null's upper end",
@@ -313,6 +314,12 @@ def reachable_finding(table: pl.DataFrame) -> list[Finding]:
         rows=row["images"],
     )
     return [Finding(row["target"], REACHABLE.id, row["hit"], REACHABLE.unit, low, high, null, None, said, text)]
+
+
+def _pairs(row: dict[str, Any]) -> list[tuple[float, float]]:
+    """Hit rates of both nulls with their upper ends."""
+    found = [(row[f"{name}_hit"], row[f"{name}_high"]) for name in ("null", "clean")]
+    return [pair for pair in found if pair[0] is not None]
 
 
 def informative_finding(models: pl.DataFrame) -> list[Finding]:

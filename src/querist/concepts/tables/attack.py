@@ -109,6 +109,7 @@ REACHABILITY = TableSpec(
     name="reachability",
     meaning="Whether the trigger can be made by changing images within ε, beside random changes and the clean model.",
     key=("target", "eps"),
+    shown=("images", "hit", "low", "high", "null_hit", "clean_hit", "asr", "collateral", "physical_asr"),
     columns=(
         Column("target", "str", "The target class."),
         Column("eps", "float", "Largest change of a pixel.", "of 1"),
@@ -116,16 +117,17 @@ REACHABILITY = TableSpec(
         Column("hit", "float", "Images in which all concepts of the trigger were reached.", "fraction"),
         Column("low", "float", "Lower end of its Wilson interval.", "fraction"),
         Column("high", "float", "Upper end.", "fraction"),
-        Column("asr", "float", "Images that the attacked model then predicts as the target.", "fraction"),
-        Column("collateral", "float", "Mean change of the other concepts' probabilities."),
         Column(
-            "null_hit",
-            "float",
-            "The larger hit rate of random signs and of the same search on the clean model.",
-            "fraction",
+            "asr", "float", "Images of other classes that the attacked model then predicts as the target.", "fraction"
         ),
+        Column("collateral", "float", "Mean change of the other concepts' probabilities."),
+        Column("null_hit", "float", "Hit rate of changes of random sign and equal size.", "fraction"),
         Column("null_high", "float", "Upper end of its Wilson interval.", "fraction"),
-        Column("null_asr", "float", "Success of random signs of equal size.", "fraction"),
+        Column("null_asr", "float", "Their success.", "fraction"),
+        Column("clean_hit", "float", "Hit rate of the same search on the clean model.", "fraction"),
+        Column("clean_high", "float", "Upper end of its Wilson interval.", "fraction"),
+        Column("clean_asr", "float", "Its success.", "fraction"),
+        Column("natural", "float", "Images that carry the trigger as they are.", "fraction"),
         Column(
             "physical_asr",
             "float",

@@ -75,7 +75,11 @@ MONITOR = TableSpec(
     meaning="One row per rule of the run-time monitor, fitted on training rows, judged on test rows.",
     key=("rule",),
     columns=(
-        Column("rule", "str", "rule (a conjunction of values absent from clean rows) or entropy, or either."),
+        Column(
+            "rule",
+            "str",
+            "conjunction (of values that clean rows do not hold together) or entropy (of predictions when other concepts are replaced).",
+        ),
         Column("false_alarm_rate", "float", "Clean test rows that alarm.", "fraction"),
         Column("detection_rate", "float", "Triggered test rows that alarm.", "fraction"),
         Column("low", "float", "Lower end of its Wilson interval.", "fraction"),
