@@ -225,30 +225,37 @@ def test_neighbours_are_those_of_the_plain_loop():
         assert found[row] == best
 
 
-def test_the_stability_loss_is_the_mean_norm_of_the_gradient():
+@pytest.mark.parametrize("of", ["margin", "loss"])
+def test_the_stability_loss_is_the_mean_norm_of_the_gradient(of):
     torch.manual_seed(0)
     f = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
     given = {"concepts": torch.randn(9, 5), "label": torch.arange(9) % 3}
-    total, count = stability_loss(2.5)(f, given)["gradient"]
+    total, count = stability_loss(2.5, of)(f, given)["gradient"]
     norms = []
     for row, label in zip(given["concepts"], given["label"], strict=True):
         x = row.clone().requires_grad_(True)
-        (slope,) = torch.autograd.grad(functional.cross_entropy(f(x[None]), label[None]), x)
+        logits = f(x)
+        others = [j for j in range(3) if j != int(label)]
+        height = logits[label] - logits[others].max()
+        if of == "loss":
+            height = functional.cross_entropy(logits[None], label[None])
+        (slope,) = torch.autograd.grad(height, x)
         norms.append(float(slope.norm()))
     assert float(count) == 9
     assert float(total.detach()) == pytest.approx(2.5 * sum(norms), rel=1e-5)
     assert torch.autograd.grad(total, f[0].weight)[0].abs().max() > 0
     with torch.no_grad():
-        assert float(stability_loss(2.5)(f, given)["gradient"][0]) == 0
+        assert float(stability_loss(2.5, of)(f, given)["gradient"][0]) == 0
 
 
-def test_the_penalty_makes_the_head_steadier(bench):
+@pytest.mark.parametrize("of", ["margin", "loss"])
+def test_the_penalty_makes_the_head_steadier(bench, of):
     def slope(model):
-        x = torch.tensor(bench.test.concepts, dtype=torch.float32, requires_grad=True)
-        loss = functional.cross_entropy(model.f(x), torch.tensor(bench.test.codes), reduction="sum")
-        return float(torch.autograd.grad(loss, x)[0].norm(dim=1).mean())
+        given = {"concepts": torch.tensor(bench.test.concepts, dtype=torch.float32)}
+        total, count = stability_loss(1.0, of)(model.f, given | {"label": torch.tensor(bench.test.codes)})["gradient"]
+        return float(total.detach() / count)
 
-    steady, plain = (stability_train(bench.model, bench.data, penalty=p, epochs=8).model for p in (3.0, 0.0))
+    steady, plain = (stability_train(bench.model, bench.data, penalty=p, of=of, epochs=8).model for p in (2.0, 0.0))
     assert slope(steady) < 0.7 * slope(plain)
 
 
@@ -435,6 +442,7 @@ def test_bad_repairs_are_refused(bench):
             (lambda: mask_concepts(bench.model, bench.data, range(24)), BadOption, ["not all"]),
             (lambda: unlearn(bench.model, bench.data, []), BadOption, ["no trigger"]),
             (lambda: stability_train(bench.model, bench.data, penalty=-1), BadOption, ["0 or more"]),
+            (lambda: stability_train(bench.model, bench.data, of="logit"), BadOption, ["margin, loss"]),
             (lambda: fine_prune(bench.model, bench.data, limit=1.5), BadOption, ["limit"]),
             (lambda: Trial(bench.test, ()), BadOption, ["attack"]),
             (lambda: ConceptGuard(ties="id"), BadOption, ["rank"]),

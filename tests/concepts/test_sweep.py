@@ -164,6 +164,8 @@ def test_a_setting_that_a_class_cannot_have_says_why(data, clean):
     lone = data.changed(codes=codes, split=split)
     rows = sweep_cell(lone, 7, 0, clean, **SMALL)
     assert all("no training row" in row["reason"] for row in rows)
+    with pytest.raises(BadOption, match="auto, table, target"):
+        sweep_cell(data, 3, 0, clean, base="rows", **SMALL)
     with pytest.raises(BadOption, match="usable"):
         sweep_cell(data, 3, 0, clean, **{**SMALL, "sizes": (21,)})
 

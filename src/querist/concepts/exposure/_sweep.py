@@ -16,7 +16,7 @@ from querist.concepts.exposure._targets import Parts, choose_targets, repeat_par
 from querist.concepts.model import CBM
 from querist.concepts.recipe import Recipe
 from querist.concepts.triggers import Poisoned, Selection, Trigger, cat, cat_plus, poison, random_trigger
-from querist.concepts.triggers._poison import Mode
+from querist.concepts.triggers._poison import Base, Mode
 from querist.concepts.triggers._selection import checked
 from querist.errors import BadOption
 from querist.runs.threads import limited
@@ -126,6 +126,8 @@ def sweep_cell(
     wanted = {(one.selector, one.size): None for one in settings}
     blanks = [Setting(*pair, 0.0, "none") for pair in wanted]
     settings = [*blanks, *(one for one in settings if one.mode != "none")]
+    if base not in get_args(Base):
+        raise BadOption("No such base of a rate", value=base, allowed=", ".join(get_args(Base)))
     parts = repeat_parts(data, repeat, seed=seed)
     checked(parts.train, max(size for _, size in wanted), "exclude")
     code = data.code(target)
