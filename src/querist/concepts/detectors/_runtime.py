@@ -80,7 +80,7 @@ class RuntimeMonitor(Detector):
         order = stream(self.seed, "runtime monitor").permutation(clean.n)
         held = np.sort(order[: round(self.held_out * clean.n)])
         counted = np.sort(order[len(held) :])
-        rules = ("conjunction", "entropy") if self.rule == "both" else (self.rule,)
+        rules: tuple[str, ...] = ("conjunction", "entropy") if self.rule == "both" else (self.rule,)
         share = self.false_alarms / len(rules)
         if len(held) * share < 1 or len(counted) < 2:
             raise TooFewRows(
@@ -89,7 +89,8 @@ class RuntimeMonitor(Detector):
                 allowed=f"{int(np.ceil(1 / share))} or more",
                 mend="Give more clean rows, or allow more false alarms",
             )
-        self.thresholds, self.alarms, self.seen, self.conjunctions = {}, dict.fromkeys(rules, 0), 0, None
+        self.thresholds, self.seen, self.conjunctions = {}, 0, None
+        self.alarms = {str(name): 0 for name in rules}
         self._scorers = {}
         reserve = clean.concepts[held]
         scores: dict[str, np.ndarray] = {}
@@ -186,7 +187,7 @@ class RuntimeMonitor(Detector):
     ) -> Findings:
         import polars as pl
 
-        conjunctions = self.conjunctions
+        conjunctions, top = self.conjunctions, None
         rows: list[tuple[Any, ...]] = []
         if conjunctions is not None:
             first = conjunctions.first(literals(data.concepts, data.space))
@@ -194,6 +195,7 @@ class RuntimeMonitor(Detector):
             for place in np.argsort(-count, kind="stable")[:SHOWN]:
                 if count[place]:
                     pattern = conjunctions.pattern(int(place))
+                    top = top or pattern
                     rows.append(
                         ("conjunction", pattern.to_json(), float(conjunctions.expected[place]), int(count[place]))
                     )
@@ -204,9 +206,6 @@ class RuntimeMonitor(Detector):
             schema={"rule": pl.String, "pattern": pl.String, "expected": pl.Float64, "alarms": pl.Int64},
             orient="row",
         )
-        top = None
-        if conjunctions is not None and rows and rows[0][0] == "conjunction":
-            top = conjunctions.pattern(int(count.argmax()))
         excess = [scores[rule] - self.thresholds[rule] for rule in scores]
         return Findings(
             data,
