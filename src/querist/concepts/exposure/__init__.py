@@ -1,12 +1,12 @@
 """What a trigger achieves, beside its nulls, and whether it can be seen."""
 
-from querist.concepts.exposure._attack import AttackReport, Predict, attack_report, codes_of, excess_interval
+from querist.concepts.exposure._attack import AttackReport, attack_report, excess_interval
 from querist.concepts.exposure._pixels import perturb
 from querist.concepts.exposure._protocol import protocol
 from querist.concepts.exposure._quality import ConceptQuality, ModelQuality, concept_quality, model_quality
 from querist.concepts.exposure._reachability import EPS, Reach, Reachability, reachability, redrawn
 from querist.concepts.exposure._stealth import Stealth, hamming, kernel_mmd, stealth_of, two_sample
-from querist.concepts.exposure._subject import Subject, as_model, at_bottleneck
+from querist.concepts.exposure._subject import Predict, Subject, as_model, at_bottleneck, codes_of
 from querist.concepts.exposure._summary import (
     exposure_headline,
     exposure_summary,
