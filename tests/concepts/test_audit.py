@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import runpy
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -230,3 +232,12 @@ def test_input_tables_are_never_changed():
     before = values.copy()
     audit(data, **{**SMALL, "targets": "1"})
     assert np.array_equal(values, before)
+
+
+def test_the_example_runs(capsys):
+    path = Path(__file__).parents[2] / "examples" / "audit_concepts.py"
+    result = runpy.run_path(str(path))["main"](rows=500, epochs=3)
+    said = capsys.readouterr().out
+    assert "The table is suspicious: class e" in said
+    assert "rows are flagged" in said
+    assert result.summary["repair"]["methods"]

@@ -212,6 +212,7 @@ def shifts(table: pl.DataFrame, stealth: pl.DataFrame, comparison: str) -> Figur
     mine = table.filter((pl.col("comparison") == comparison) & pl.col("shift").is_not_null())
     if not mine.height:
         return None
+    every = mine.height
     mine = mine.sort(pl.col("shift").abs(), descending=True, maintain_order=True).head(SHOWN)
     told = stealth.filter(pl.col("comparison") == comparison).row(0, named=True)
     x = list(range(mine.height))
@@ -242,8 +243,8 @@ def shifts(table: pl.DataFrame, stealth: pl.DataFrame, comparison: str) -> Figur
     return Figure(
         "marginal_shift",
         "How the concepts' means shift",
-        f"Comparison: {comparison}. Bars: mean in the second set less mean in the first, the {mine.height} largest of {table.height} "
-        f"rows of the table.{more} {auc}",
+        f"Comparison: {comparison}. Bars: mean in the second set less mean in the first, the {mine.height} largest of "
+        f"{every} concepts.{more} {auc}",
         data,
         layout,
         "shift",

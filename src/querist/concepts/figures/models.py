@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
-
 import numpy as np
 import polars as pl
 
@@ -148,7 +145,7 @@ def pictures(table: pl.DataFrame) -> Figure | None:
     for row in table.iter_rows(named=True):
         x, y = images.index(row["image"]), len(kinds) - 1 - kinds.index(row["kind"])
         place = {"xref": "x", "yref": "y", "x": x - 0.45, "y": y + 0.5, "sizex": 0.9, "sizey": 0.78}
-        placed.append({**place, "source": _png(row), "sizing": "contain", "layer": "above"})
+        placed.append({**place, "source": f"data:image/png;base64,{row['png']}", "sizing": "contain", "layer": "above"})
         said = f"{row['predicted']}" + ("" if row["hits"] is None else f" ({row['hits']} set)")
         notes.append({"x": x, "y": y - 0.38, "text": said, "showarrow": False, "font": {"size": 11}})
     axis = {"showgrid": False, "zeroline": False, "showticklabels": False}
@@ -185,12 +182,3 @@ def pictures(table: pl.DataFrame) -> Figure | None:
         layout,
         "pictures",
     )
-
-
-def _png(row: dict[str, object]) -> str:
-    from PIL import Image
-
-    pixels = np.array(row["pixels"], dtype=np.uint8).reshape(int(str(row["height"])), int(str(row["width"])), 3)
-    kept = io.BytesIO()
-    Image.fromarray(pixels).resize((96, 96), Image.Resampling.NEAREST).save(kept, "PNG")
-    return "data:image/png;base64," + base64.b64encode(kept.getvalue()).decode()

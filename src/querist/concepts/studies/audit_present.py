@@ -43,7 +43,7 @@ def lead(
         said.append(_suspicion(verdicts[TABLE_POISONED.id, "table"], ready))
     said.append(_exposure(plan, exposed, block))
     if whole:
-        said.append(_advice(config, findings, ready))
+        said.append(_advice(config, findings, ready, block))
     return " ".join(said)
 
 
@@ -69,21 +69,22 @@ def _exposure(plan: Plan, finding: Finding | None, block: Mapping[str, Any] | No
     one = plan.headline
     if block is None or finding is None:
         return "How exposed a model would be could not be measured."
+    drop = 100 * block["mean_accuracy_drop"]
+    moved = "does not move" if abs(drop) < 0.05 else f"{'falls' if drop > 0 else 'rises'} by {abs(drop):.1f} points"
     told = (
         f"whoever can write {percent(one.rate)} of it (mode {one.mode}, {times(one.size, 'concept')}, chosen by {one.selector}) sends "
-        f"{percent(block['mean_asr'])} of other classes' rows to the class of their choice (clean model: "
-        f"{percent(block['mean_clean_model_asr'])}; "
-        f"{times(block['targets'], 'target')}), and accuracy changes by {percent(-block['mean_accuracy_drop'])}"
+        f"{percent(block['mean_asr'])} of other classes' rows to the class of their choice ({times(block['targets'], 'target')}; "
+        f"{percent(block['mean_clean_model_asr'])} without poison), and accuracy {moved}"
     )
     start = {
         "yes": "A model trained on it is exposed",
-        "no": "A model trained on it is hardly exposed",
-        "cannot say": "Whether a model trained on it is exposed cannot be said",
+        "no": "Poison adds little to what a model trained on it does anyway",
+        "cannot say": "Whether poison would do much cannot be said",
     }[finding.verdict]
     return f"{start}: {told}."
 
 
-def _advice(config: AuditConfig, findings: Sequence[Finding], ready: Ready) -> str:
+def _advice(config: AuditConfig, findings: Sequence[Finding], ready: Ready, block: Mapping[str, Any] | None) -> str:
     verdicts = {(f.question, f.subject): f for f in findings}
     flagged = ready["rows"].filter(pl.col("flag"))["row"].n_unique() if ready["rows"].height else 0
     steps = []
@@ -97,7 +98,8 @@ def _advice(config: AuditConfig, findings: Sequence[Finding], ready: Ready) -> s
     if model is not None and model.verdict == "yes":
         steps.append("do not ship the model")
     exposed = verdicts.get((EXPOSED.id, "headline"))
-    if exposed is not None and exposed.verdict != "no":
+    unpoisoned = block is not None and block["mean_clean_model_asr"] > config.asr_limit
+    if (exposed is not None and exposed.verdict != "no") or unpoisoned:
         steps.append("close or log the interface on which concepts are set")
         worked = [f for f in findings if f.question == "concepts.monitor-works" and f.verdict == "yes"]
         if worked:
@@ -244,7 +246,7 @@ def _recommendations(findings: Sequence[Finding], ready: Ready) -> list[str]:
 def protocol_text(config: AuditConfig, plan: Plan) -> str:
     """What was run, in one sentence."""
     modes = tuple(dict.fromkeys(one.mode for one in plan.settings))
-    return protocol(
+    said = protocol(
         modes,
         space=config.space,
         targets=plan.targets,
@@ -254,6 +256,7 @@ def protocol_text(config: AuditConfig, plan: Plan) -> str:
         strength=config.strength,
         sources=config.sources or None,
     )
+    return said[:1].upper() + said[1:]
 
 
 def summarise(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +22,7 @@ __all__ = ["reached"]
 
 IMAGES = {"fast": 48, "full": 100}
 EPS = tuple(e / 255 for e in (2, 4, 8, 16, 32))
-SHOWN, SHOWN_EPS = 6, 8 / 255
+SHOWN, SHOWN_EPS, SIDE = 6, 8 / 255, 96
 
 
 def reached(
@@ -100,7 +102,6 @@ def _shown(
         cut = 0.0 if attacked.input == "logit" else 0.5
         cells = (seen.concepts[:, list(trigger.index)] > cut) == np.array(trigger.values, dtype=bool)
         for i in range(few.n):
-            pixels = np.clip(np.rint(255 * pictures[i].transpose(1, 2, 0)), 0, 255).astype(int)
             made.append(
                 {
                     "image": int(rows[chosen[i]]),
@@ -108,9 +109,17 @@ def _shown(
                     "label": str(few.labels[i]),
                     "predicted": str(few.classes[predicted[i]]),
                     "hits": int(cells[i].sum()),
-                    "pixels": pixels.ravel().tolist(),
-                    "height": pixels.shape[0],
-                    "width": pixels.shape[1],
+                    "png": _png(pictures[i]),
                 }
             )
     return made
+
+
+def _png(picture: np.ndarray) -> str:
+    """A picture [3 h w] in 0 … 1 at 96 pixels, as a PNG in base64; small ones grow by whole pixels."""
+    from PIL import Image
+
+    pixels = np.clip(np.rint(255 * picture.transpose(1, 2, 0)), 0, 255).astype(np.uint8)
+    kept = io.BytesIO()
+    Image.fromarray(pixels).resize((SIDE, SIDE), Image.Resampling.NEAREST).save(kept, "PNG")
+    return base64.b64encode(kept.getvalue()).decode()

@@ -20,10 +20,10 @@ __all__ = ["delivery_rows", "shift_rows", "stealth_finding", "stealth_rows", "st
 
 LEVEL, LIMIT = 0.05, 0.6
 WORDS = {
-    "label": "poisoned rows and the other rows of their label",
-    "origin": "relabelled rows and the untouched rows of their old classes",
+    "label": "the other rows of their label and poisoned rows",
+    "origin": "the untouched rows of their old classes and relabelled rows",
     "table": "the whole table before and after, row by row",
-    "deliveries": "the suspect rows and the reference",
+    "deliveries": "the reference and the suspect rows",
 }
 Rows = list[dict[str, Any]]
 
@@ -63,6 +63,8 @@ def shift_rows(made: Poisoned, before: np.ndarray) -> Rows:
     }
     rows = []
     for name, (a, b) in sets.items():
+        if not len(a) or not len(b):
+            continue
         shift = _mean(b) - _mean(a)
         for k, concept in enumerate(made.data.concept_names):
             rows.append({"comparison": name, "concept": concept, "shift": float(shift[k]), "in_trigger": k in inside})

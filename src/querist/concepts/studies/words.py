@@ -47,6 +47,7 @@ def because(
     for count, noun in given:
         if count is not None:
             counts.append(times(count, noun))
-    said = f"{what} is {value} {unit}; with nothing hidden it would be {null}; {rule}"
+    named = "" if unit in ("", "fraction") else f" {unit}"
+    said = f"{what} is {value}{named}; with nothing hidden it would be {null}; {rule}"
     said += f"; {', '.join(counts)}" if counts else ""
     return f"{said}{f'; {more}' if more else ''}."

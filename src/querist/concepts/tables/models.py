@@ -123,8 +123,6 @@ PICTURES = TableSpec(
         Column("label", "str", "Its label."),
         Column("predicted", "str", "What the attacked model says."),
         Column("hits", "int", "Concepts of the trigger that it reads as set."),
-        Column("pixels", "list[int]", "Its pixels, row by row, three colours each."),
-        Column("height", "int", "Rows of pixels."),
-        Column("width", "int", "Pixels of a row."),
+        Column("png", "str", "The picture, at most 96 pixels wide and high, as a PNG in base64."),
     ),
 )
