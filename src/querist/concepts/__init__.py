@@ -11,8 +11,14 @@ if TYPE_CHECKING:
         ConceptData,
     )
     from querist.concepts.detectors import (
+        ActivationClustering,
+        AssociationAudit,
         ConceptCleanse,
+        Consistency,
+        LossTrajectory,
         RuntimeMonitor,
+        SpectralSignature,
+        TwoSample,
         absent_conjunctions,
         activation_clusters,
         agreement_test,
@@ -56,6 +62,9 @@ if TYPE_CHECKING:
     )
     from querist.concepts.model import (
         CBM,
+    )
+    from querist.concepts.monitor import (
+        ConceptMonitor,
     )
     from querist.concepts.recipe import (
         Recipe,
@@ -108,21 +117,28 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CBM",
+    "ActivationClustering",
+    "AssociationAudit",
     "AttackReport",
     "AuditReport",
     "ConceptCleanse",
     "ConceptData",
     "ConceptGuard",
+    "ConceptMonitor",
+    "Consistency",
     "DetectReport",
     "Exposure",
+    "LossTrajectory",
     "PoisonedCopy",
     "Reachability",
     "Recipe",
     "RepairReport",
     "RuntimeMonitor",
     "Setting",
+    "SpectralSignature",
     "Trial",
     "Trigger",
+    "TwoSample",
     "absent_conjunctions",
     "activation_clusters",
     "agreement_test",
@@ -186,8 +202,14 @@ __getattr__, __dir__ = attach(
     {
         "querist.concepts.data": ("ConceptData",),
         "querist.concepts.detectors": (
+            "ActivationClustering",
+            "AssociationAudit",
             "ConceptCleanse",
+            "Consistency",
+            "LossTrajectory",
             "RuntimeMonitor",
+            "SpectralSignature",
+            "TwoSample",
             "absent_conjunctions",
             "activation_clusters",
             "agreement_test",
@@ -230,6 +252,7 @@ __getattr__, __dir__ = attach(
             "fit_heads",
         ),
         "querist.concepts.model": ("CBM",),
+        "querist.concepts.monitor": ("ConceptMonitor",),
         "querist.concepts.recipe": ("Recipe",),
         "querist.concepts.repairs": (
             "ConceptGuard",

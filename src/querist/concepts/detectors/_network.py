@@ -171,10 +171,15 @@ def activations_of(model: nn.Module, data: ConceptData, *, batch: int = 4096) ->
 
 
 def reading(network: nn.Module, data: ConceptData) -> Callable[[np.ndarray], torch.Tensor]:
-    """Makes rows [n k] what the network takes: its device and type, unknown cells at a Head's fill, else at the table's means."""
+    """Makes rows [n k] what the network takes: its device and type, unknown cells at a Head's fill, else at the table's means.
+
+    Raises ShapeMismatch for a Head of other concepts.
+    """
     first = next((p for p in network.parameters() if p.is_floating_point()), None)
     device, dtype = (torch.device("cpu"), torch.float32) if first is None else (first.device, first.dtype)
     fill = network.fill.detach().cpu().numpy() if isinstance(network, Head) else np.nan_to_num(data.means)
+    if fill.shape != (data.k,):
+        raise ShapeMismatch("A head reads its own concepts", value=f"[n {data.k}]", allowed=f"[n {len(fill)}]")
     return lambda rows: torch.as_tensor(np.where(np.isnan(rows), fill, rows), dtype=dtype, device=device)
 
 
