@@ -1,7 +1,7 @@
 """Is a delivery of annotations planted, how exposed is a model trained on it, and can it be repaired?
 
-Mushrooms described by their concepts come in two deliveries. In the second somebody moved a few poisonous ones to the edible class, with five
-concepts set. The audit holds it against the first; a copy with known truth shows how far each method of detection can be trusted.
+Mushrooms described by their concepts come in two deliveries. In the second somebody moved a few poisonous ones to the edible class,
+with five concepts set. The audit holds it against the first; a copy with known truth shows how far each method of detection can be trusted.
 
     python examples/audit_concepts.py [--rows 1500] [--out runs/audit]
 """
@@ -21,7 +21,7 @@ def main(rows: int = 1500, out: str | None = None, **options) -> querist.concept
     mushrooms = registered("mushroom")
     order = np.random.default_rng(0).permutation(mushrooms.n)
     first, second = mushrooms.subset(order[:rows]), mushrooms.subset(order[rows : 2 * rows])
-    planted = poison(second, cat_plus(second, "e", 5, seed=0).trigger, "e", 0.02, mode="dirty", seed=0)
+    planted = poison(second, cat_plus(second, "e", 5, seed=0).trigger, "e", 0.04, mode="dirty", seed=0)
 
     report = querist.concepts.audit(
         planted.data, reference=first, repair="best", out=out, progress=False, **{**QUICK, **options}

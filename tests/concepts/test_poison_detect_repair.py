@@ -140,7 +140,7 @@ def test_repairs_are_a_study(tmp_path, chromium):
 def test_from_copy_to_repair_by_command(planted, tmp_path, capsys):
     path = str(planted / "poisoned.parquet")
     truth = str(planted / "truth.parquet")
-    quick = ["--epochs", "6", "--head", "mlp:16", "--quiet", "--engine", "serial"]
+    quick = ["--epochs", "20", "--head", "mlp:16", "--quiet", "--engine", "serial"]
     animals(seed=9).to_parquet(tmp_path / "trusted.parquet")
     found = tmp_path / "found"
     trusted = ["--reference", str(tmp_path / "trusted.parquet")]

@@ -75,7 +75,7 @@ def _concepts(out: Path, *, seed: int, **options: Any) -> Iterator[str]:
     order = stream(seed, "demo deliveries").permutation(mushrooms.n)
     delivery, trusted = mushrooms.subset(order[:DELIVERY]), mushrooms.subset(order[DELIVERY : 2 * DELIVERY])
     trigger = cat_plus(delivery, "e", 5, seed=seed).trigger
-    planted = poison(delivery, trigger, "e", 0.02, mode="dirty", seed=seed).data
+    planted = poison(delivery, trigger, "e", 0.04, mode="dirty", seed=seed).data
     folder = out / "concepts-mushroom"
     result = audit(planted, reference=trusted, out=folder, seed=seed, **AUDITED, **options)
     yield f"{folder / 'report.html'}: {result.layout.lead}"

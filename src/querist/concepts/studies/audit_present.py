@@ -22,7 +22,7 @@ from querist.results.figure import Figure
 from querist.results.finding import Finding
 from querist.results.layout import Layout, Section
 
-__all__ = ["lay_out", "lead", "model_block", "repair_block", "summarise"]
+__all__ = ["lay_out", "lead", "model_block", "repair_block", "scope", "summarise"]
 
 Ready = Mapping[str, pl.DataFrame]
 
@@ -55,14 +55,21 @@ def _suspicion(table: Finding, ready: Ready) -> str:
             if len(named) == 1
             else f"{times(len(named), 'class', 'classes')} ({', '.join(named[:5])})"
         )
-        return f"The table is suspicious: {several} look planted."
+        return f"The table is suspicious: {several} {'looks' if len(named) == 1 else 'look'} planted."
     if table.verdict == "no":
-        return "Nothing was found in the table, by a test that would have found an attack of 1 %."
+        return f"Nothing was found in the table, by a test that finds 1 % planted in mode mix{scope(ready)}."
     first = ready["class_evidence"].row(0, named=True)["target"]
     return (
         f"Nothing in the table stands out enough to decide; class {first} is the first to look at, and trusted rows "
         "(--reference) would tell."
     )
+
+
+def scope(ready: Ready) -> str:
+    """What a no of the reference test does not speak of: a few relabelled rows."""
+    dirty = ready["tests"].filter(pl.col("test") == "power, dirty")["statistic"].drop_nulls()
+    share = "an unknown share" if not len(dirty) else percent(float(dirty[0]))
+    return f" (of as many rows planted in mode dirty it finds {share})"
 
 
 def _exposure(plan: Plan, finding: Finding | None, block: Mapping[str, Any] | None) -> str:
@@ -106,7 +113,9 @@ def _advice(config: AuditConfig, findings: Sequence[Finding], ready: Ready, bloc
             steps.append("run the monitor of the bottleneck")
     repaired = [f for f in findings if f.question == "concepts.repaired" and f.verdict == "yes"]
     if repaired:
-        steps.append(f"if an attack is found, repair with {repaired[0].subject}")
+        best = (repair_block(ready["repair"]) or {}).get("best")
+        chosen = next((finding for finding in repaired if finding.subject == best), repaired[0])
+        steps.append(f"if an attack is found, repair with {chosen.subject}")
     if not steps:
         return "No step is called for by these findings; keep trusted rows, so that the next delivery can be tested."
     return "What to do: " + "; ".join(steps) + "."

@@ -11,7 +11,7 @@ from querist.concepts.figures import attack as attack_figures
 from querist.concepts.figures import evidence as figures
 from querist.concepts.figures import models as model_figures
 from querist.concepts.questions import DETECT_QUESTIONS, PROTOCOL
-from querist.concepts.studies.audit_present import model_block
+from querist.concepts.studies.audit_present import model_block, scope
 from querist.concepts.studies.data_summary import data_summary, data_warnings
 from querist.concepts.studies.opening import Material
 from querist.concepts.studies.stealth import stealth_finding, stealth_summary
@@ -108,7 +108,7 @@ def _laid_out(
     lead = {
         "yes": f"The table is suspicious: {', '.join(sorted(named)[:5])} {'looks' if len(named) == 1 else 'look'} planted. "
         f"{times(flagged, 'row')} {'is' if flagged == 1 else 'are'} flagged: have {'it' if flagged == 1 else 'them'} annotated anew first.",
-        "no": "Nothing was found, by a test that would have found an attack of 1 %.",
+        "no": f"Nothing was found, by a test that finds 1 % planted in mode mix{scope(ready)}.",
         "cannot say": "Nothing stands out enough to decide. "
         f"Class {ready['class_evidence'].row(0, named=True)['target']} is the first to look at; trusted rows (--reference) would tell.",
     }[table.verdict]

@@ -170,15 +170,16 @@ def _fitted(
 ) -> Detector:
     seed = config.seed
     if method == "pattern":
-        return AssociationAudit(binarise=config.binarise, seed=seed).fit(table, reference=reference)
+        draws = max(config.permutations, 40 * table.n_classes)  # so many that Holm's smallest p can reach the level
+        return AssociationAudit(binarise=config.binarise, permutations=draws, seed=seed).fit(table, reference=reference)
     if method == "consistency":
-        return Consistency().fit(table)
+        return Consistency().fit(table, reference=reference if config.class_level else None)
     if method == "spectral":
-        return SpectralSignature(seed=seed).fit(table, model, reference)
+        return SpectralSignature().fit(table, model, reference)
     if method == "clustering":
         return ActivationClustering(seed=seed).fit(table, model, reference)
     if method == "trajectory":
-        return LossTrajectory(seed=seed).fit(table, model)
+        return LossTrajectory(seed=seed, head=config.head).fit(table, reference=reference)
     null = None
     if config.retrains:
         trusted = table if reference is None else reference

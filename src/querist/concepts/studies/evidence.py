@@ -24,6 +24,7 @@ from querist.concepts.detectors import (
     size_outlier,
 )
 from querist.concepts.detectors._agreement import AgreementTest
+from querist.concepts.detectors._audits import _apart
 from querist.concepts.triggers import poison, random_trigger
 from querist.errors import BadOption, TooFewRows
 from querist.statistics import stream
@@ -103,7 +104,7 @@ def measure_evidence(
         evidence[int(code)]["rank"] = rank
     tests.append(_agreement_row(data, agreement))
     if pattern is not None:
-        flagged += _pattern_rows(data, rows, pattern, _suspects(data, tests))
+        flagged += _pattern_rows(config, data, rows, pattern, reference, _suspects(tests), evidence)
     flagged += _conflict_rows(data, rows)
     return {
         "class_evidence": sorted((row for row in evidence if row["n"]), key=lambda row: row["rank"]),
@@ -115,7 +116,7 @@ def measure_evidence(
     }
 
 
-def _suspects(data: ConceptData, tests: Rows) -> set[str]:
+def _suspects(tests: Rows) -> set[str]:
     """Classes that a test points at; a class-level table names its rows itself, and honest ones carry the pattern there."""
     return {
         row["target"]
@@ -169,7 +170,8 @@ def _reference(config: AuditOptions | DetectOptions, data: ConceptData, referenc
         ]
     code = int(np.nanargmin(np.where(np.isnan(found.p_adj), np.inf, found.p_adj + 1e-9 / (1 + found.statistic))))
     p = float(found.p_adj[code])
-    power = _power(config, reference, classes, draws)
+    powers = {mode: _power(config, reference, classes, draws, mode) for mode in ("mix", "dirty")}
+    power = powers["mix"]
     yes = p <= LEVEL
     lacking = sum(reason is not None for reason in found.reasons)
     verdict = "yes" if yes else ("no" if power is not None and power >= POWER and not lacking else "cannot say")
@@ -187,14 +189,18 @@ def _reference(config: AuditOptions | DetectOptions, data: ConceptData, referenc
             "because": because,
         }
     ]
-    if power is not None:
-        said = f"{SIMULATED} attacks on halves of the reference (1 % mix, size 5, random triggers) were each sought by the same test"
-        rows.append({"test": "power", "statistic": power, "null": LEVEL, "verdict": "cannot say", "because": said})
+    for mode, share in powers.items():
+        if share is not None:
+            said = f"{SIMULATED} attacks on halves of the reference (1 % {mode}, size 5, random triggers) were each sought by the same test"
+            named = "power" if mode == "mix" else f"power, {mode}"
+            rows.append({"test": named, "statistic": share, "null": LEVEL, "verdict": "cannot say", "because": said})
     return rows
 
 
-def _power(config: AuditOptions | DetectOptions, reference: ConceptData, classes: int, draws: int) -> float | None:
-    """Share of 1 % mix attacks of size 5 on half of the reference that the other half finds; None where halves are too small."""
+def _power(
+    config: AuditOptions | DetectOptions, reference: ConceptData, classes: int, draws: int, mode: Any
+) -> float | None:
+    """Share of 1 % attacks of size 5 on half of the reference that the other half finds; None where halves are too small."""
     found = 0
     for run in range(SIMULATED):
         rng = stream(config.seed, "power", run)
@@ -207,7 +213,7 @@ def _power(config: AuditOptions | DetectOptions, reference: ConceptData, classes
         code = int(rng.choice(both))
         trigger = random_trigger(suspect, suspect.classes[code], min(5, suspect.usable().size), seed=run).trigger
         try:
-            made = poison(suspect, trigger, suspect.classes[code], 0.01, seed=run).data
+            made = poison(suspect, trigger, suspect.classes[code], 0.01, mode=mode, seed=run).data
         except BadOption:
             return None
         mine, others = made.subset(made.codes == code), trusted.subset(trusted.codes == code)
@@ -301,15 +307,34 @@ def _deviating(data: ConceptData, rows: np.ndarray, found: Any) -> Rows:
     ]
 
 
-def _pattern_rows(data: ConceptData, rows: np.ndarray, found: PatternExcess, suspects: set[str]) -> Rows:
-    """Rows of suspect classes that carry their class's pattern; without a suspect, nothing is flagged and none is listed."""
-    matching = found.matching(data) & np.isin(
-        data.codes, [c for c, label in enumerate(data.classes) if str(label) in suspects]
-    )
-    said = "carries the pattern of a suspect class"
-    return [
-        _row(data, rows, i, "pattern", float(found.excess[data.codes[i]]), True, said) for i in np.flatnonzero(matching)
-    ]
+def _pattern_rows(
+    config: AuditOptions | DetectOptions,
+    data: ConceptData,
+    rows: np.ndarray,
+    found: PatternExcess,
+    reference: ConceptData | None,
+    suspects: set[str],
+    evidence: Rows,
+) -> Rows:
+    """Rows of suspect classes that carry what sets the class apart: from its trusted rows with a reference, else from all others.
+
+    Classes that the reference names one by one are suspects too. Without a suspect nothing is flagged and none is listed.
+    """
+    named = suspects | {row["target"] for row in evidence if (row.get("p_adj") or 1.0) <= LEVEL}
+    binary = data.binary(config.binarise)
+    trusted = None if reference is None else reference.binary(config.binarise)
+    made = []
+    for code in (code for code, label in enumerate(data.classes) if str(label) in named):
+        pattern, excess = found.patterns[code], float(found.excess[code])
+        if trusted is not None:
+            pattern, excess = _apart(binary, trusted, code)
+            evidence[code]["planted"] = None if pattern is None else pattern.to_json()
+        if pattern is None:
+            continue
+        mine = np.flatnonzero(data.codes == code)
+        carriers = mine[pattern.matches(binary.concepts[mine])]
+        made += [_row(data, rows, i, "pattern", excess, True, "carries what sets its class apart") for i in carriers]
+    return made
 
 
 def _conflict_rows(data: ConceptData, rows: np.ndarray) -> Rows:

@@ -101,17 +101,17 @@ def _shown(
         predicted = attacked.scores(seen.concepts).argmax(axis=1)
         cut = 0.0 if attacked.input == "logit" else 0.5
         cells = (seen.concepts[:, list(trigger.index)] > cut) == np.array(trigger.values, dtype=bool)
-        for i in range(few.n):
-            made.append(
-                {
-                    "image": int(rows[chosen[i]]),
-                    "kind": kind,
-                    "label": str(few.labels[i]),
-                    "predicted": str(few.classes[predicted[i]]),
-                    "hits": int(cells[i].sum()),
-                    "png": _png(pictures[i]),
-                }
-            )
+        made += [
+            {
+                "image": int(rows[chosen[i]]),
+                "kind": kind,
+                "label": str(few.labels[i]),
+                "predicted": str(few.classes[predicted[i]]),
+                "hits": int(cells[i].sum()),
+                "png": _png(pictures[i]),
+            }
+            for i in range(few.n)
+        ]
     return made
 
 

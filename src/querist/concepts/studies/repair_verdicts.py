@@ -41,6 +41,8 @@ def repair_findings(table: pl.DataFrame, limit: float, tested: int) -> list[Find
         kept = drop < KEPT
         undone = high is not None and high < limit
         verdict = "yes" if undone and kept else ("no" if low is not None and low > limit else "cannot say")
+        if verdict == "yes" and not (before["low"] is not None and before["low"] > limit):
+            verdict = "cannot say"
         moved = f"{percent(before['accuracy'])} to {percent(after['accuracy'])}"
         rule = {
             "yes": f"the upper end is below the limit {limit:g}, and accuracy is kept ({moved})",
@@ -48,7 +50,8 @@ def repair_findings(table: pl.DataFrame, limit: float, tested: int) -> list[Find
             "cannot say": f"the attack is undone, but accuracy falls from {percent(before['accuracy'])} to {percent(after['accuracy'])}"
             if undone
             else f"the interval holds the limit {limit:g}",
-        }[verdict]
+            "nothing": f"before it the excess was not above the limit {limit:g} either, so that there was nothing to repair",
+        }["nothing" if undone and kept and verdict != "yes" else verdict]
         value = None if null is None else null["asr"]
         text = because(
             f"Excess success after {method} (before: {number(before['excess'])})",

@@ -42,7 +42,7 @@ NULLS = {
 
 def poisoned_findings(tests: pl.DataFrame, evidence: pl.DataFrame) -> list[Finding]:
     """One of the table, and one of every class that the reference or its own rows speak of."""
-    rows = tests.filter(pl.col("test") != "power").to_dicts()
+    rows = tests.filter(~pl.col("test").str.starts_with("power")).to_dicts()
     best = next((row for row in rows if row["verdict"] == "yes"), None) or next(
         (row for row in rows if row["verdict"] == "no"), rows[-1]
     )
@@ -157,7 +157,7 @@ def poisoning_block(
                 "rank": row["rank"],
                 "size_outlier": row["size_outlier"],
                 "pattern_excess": row["pattern_excess"],
-                "trigger": trigger_block(row["pattern"], names),
+                "trigger": trigger_block(row["planted"] or row["pattern"], names),
             }
             for row in kept.to_dicts()
         ],

@@ -53,6 +53,11 @@ CLASS_EVIDENCE = TableSpec(
         Column("size_outlier", "float", "0.6745 (n − median)/max(MAD, 1) over classes.", "MAD"),
         Column("pattern_excess", "float", "D: how much commoner its commonest pattern is inside than outside.", "nats"),
         Column("pattern", "str", "The pattern that attains D, as JSON (index, values)."),
+        Column(
+            "planted",
+            "str",
+            "The pattern that sets a suspect class apart from its trusted rows, as JSON; none without a reference.",
+        ),
         Column("share_in", "float", "Share of the class that carries it.", "fraction"),
         Column("share_out", "float", "Share of all other rows that carry it.", "fraction"),
         Column(
@@ -111,7 +116,11 @@ TESTS = TableSpec(
     meaning="One row per test of the whole table; the verdict of concepts.table-poisoned follows from them.",
     key=("test",),
     columns=(
-        Column("test", "str", "reference, class-level, agreement, or power (of the reference test, simulated)."),
+        Column(
+            "test",
+            "str",
+            "reference, class-level, agreement, or power (of the reference test, simulated: mode mix, and dirty).",
+        ),
         Column("target", "str", "The class it points at."),
         Column(
             "statistic",
