@@ -8,9 +8,23 @@ import tracemalloc
 from collections.abc import Iterator
 
 import numpy as np
+import torch
+from torch import nn
 
 from benchmarks.timing import Ratio, seconds
-from querist.concepts import ConceptData, association, cat_plus, cat_plus_all, fit_head, fit_heads, pattern_excess
+from querist.concepts import (
+    ConceptData,
+    Trigger,
+    association,
+    cat,
+    cat_plus,
+    cat_plus_all,
+    fit_head,
+    fit_heads,
+    invert_discrete,
+    pattern_excess,
+    poison,
+)
 from querist.concepts.readers import registered
 from querist.errors import SourceNotFound
 from querist.statistics import stream, two_sample_auc
@@ -48,6 +62,56 @@ def literal(rows: list[list[float]], labels: list[int], target: int, size: int) 
                 best, chosen = cnt, (i, v)
         picks.append(chosen)
     return picks
+
+
+def exhaustive(head: nn.Module, data: ConceptData, code: int, *, beam: int = 4, limit: int = 8) -> int:
+    """The size that a beam search finds which sets every literal in turn and asks the whole head about 256 rows."""
+    rows = stream(0, "inversion rows").permutation(data.n)[:256]
+    x, other = data.concepts[rows], torch.as_tensor(data.codes[rows] != code)
+    held: list[tuple[int, ...]] = [()]
+    for size in range(1, limit + 1):
+        scored: dict[frozenset[int], tuple[float, float, tuple[int, ...]]] = {}
+        for parent, literal in itertools.product(held, range(2 * data.k)):
+            chosen = (*parent, literal)
+            if literal // 2 in {i // 2 for i in parent} or frozenset(chosen) in scored:
+                continue
+            set_cells = Trigger(tuple(i // 2 for i in chosen), tuple(i % 2 for i in chosen)).apply(x)
+            with torch.inference_mode():
+                logits = head(torch.as_tensor(set_cells))[other]
+                own = logits[:, code].clone()
+                hit = float((logits.argmax(dim=1) == code).float().mean())
+                logits[:, code] = -torch.inf
+                loss = float(nn.functional.softplus(logits.amax(dim=1) - own).mean())
+            scored[frozenset(chosen)] = hit, loss, chosen
+        if max(hit for hit, *_ in scored.values()) >= 0.9:
+            return size
+        held = [chosen for _, _, chosen in sorted(scored.values(), key=lambda s: s[1])[:beam]]
+    return limit + 1
+
+
+def inversion(data: ConceptData) -> Iterator[Ratio]:
+    """Discrete inversion of a head 98-512-200: seconds of all classes, and beside the search that scores every literal.
+
+    Seconds are those of the process, on one thread: other work on the machine does not count.
+    """
+    plain, target = data.changed(split=None), data.classes[0]
+    planted = poison(
+        plain, cat(plain, target, 5, seed=0).trigger, target, 0.01, seed=0
+    )  # a class that has a small trigger
+    head = fit_head(planted.data, head="mlp:512", seed=0)
+    begun = time.process_time()
+    found = invert_discrete(head, data)
+    spent = time.process_time() - begun
+    yield Ratio("discrete inversion of 200 classes, 98-512-200: seconds", spent, 60)
+    some = (int(found.norm.argmin()), int(found.norm.argmax()))
+    begun = time.process_time()
+    sizes = [exhaustive(head, data, code) for code in some]
+    slow = (time.process_time() - begun) / len(some)
+    begun = time.process_time()
+    fast = invert_discrete(head, data, classes=[data.classes[code] for code in some])
+    quick = (time.process_time() - begun) / len(some)
+    yield Ratio("discrete inversion: scoring every literal over the shortlist", slow / quick, 20, most=False)
+    yield Ratio("discrete inversion: concepts more than scoring every literal finds", float(max(fast.size - sizes)), 1)
 
 
 def ratios() -> Iterator[Ratio]:
@@ -114,6 +178,7 @@ def ratios() -> Iterator[Ratio]:
         }
     )
     yield Ratio("two-sample AUC: 999 permutations over one", times["many"] / times["one"], 10)
+    yield from inversion(data)
     part = data.subset(np.arange(0, data.n, 3)).changed(split=None)
     options = {"head": "mlp:64", "seed": 0, "epochs": 2}
     times = seconds(

@@ -314,5 +314,12 @@ def test_clean_heads_are_seldom_accused(method):
     assert sum(test.p <= 0.05 for test in found) <= 2
     assert np.std(null) > 0
     assert found[0].low < found[0].high
-    above = (null > 2).mean()
-    assert above > 0.05, "were 2 a verdict, clean heads would be accused"
+    assert (null > 2).any(), "were an index of 2 a verdict, clean heads would be accused"
+
+
+@given(st.lists(st.floats(-5, 5), min_size=5, max_size=9), st.lists(st.floats(-5, 5), min_size=19, max_size=40))
+@settings(max_examples=40, deadline=None)
+def test_p_lies_between_its_least_value_and_one(index, null):
+    found = cleanse_test(index, null)
+    assert 1 / (len(null) + 1) <= found.p <= 1
+    assert found.observed == max(index)

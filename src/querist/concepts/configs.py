@@ -15,7 +15,6 @@ __all__ = [
     "DataOptions",
     "DetectConfig",
     "DetectOptions",
-    "Headline",
     "PoisonConfig",
     "PoisonOptions",
     "RepairConfig",
