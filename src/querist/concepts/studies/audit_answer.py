@@ -18,6 +18,7 @@ from querist.concepts.questions import MODEL_BACKDOORED
 from querist.concepts.studies.audit_present import lay_out, lead, summarise
 from querist.concepts.studies.audit_verdicts import exposure_findings, missing
 from querist.concepts.studies.data_summary import data_warnings
+from querist.concepts.studies.inversion_verdicts import inversion_finding
 from querist.concepts.studies.opening import Material
 from querist.concepts.studies.plan import Plan
 from querist.concepts.studies.repair_verdicts import repair_findings
@@ -25,7 +26,6 @@ from querist.concepts.studies.stealth import stealth_finding
 from querist.concepts.studies.table_verdicts import (
     certified_finding,
     informative_finding,
-    inversion_finding,
     monitor_finding,
     poisoned_findings,
     reachable_finding,

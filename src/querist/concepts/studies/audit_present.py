@@ -12,10 +12,11 @@ from querist.concepts.configs import AuditConfig
 from querist.concepts.exposure import protocol, repeat_parts
 from querist.concepts.questions import AUDIT_QUESTIONS, EXPOSED, MODEL_BACKDOORED, PROTOCOL, TABLE_POISONED
 from querist.concepts.studies.data_summary import data_summary
+from querist.concepts.studies.inversion_verdicts import inversion_block
 from querist.concepts.studies.opening import Material
 from querist.concepts.studies.plan import Plan
 from querist.concepts.studies.stealth import stealth_summary
-from querist.concepts.studies.table_verdicts import inversion_block, poisoning_block, suspects
+from querist.concepts.studies.table_verdicts import poisoning_block, suspects
 from querist.concepts.studies.words import percent, times
 from querist.concepts.tables import AUDIT_TABLES
 from querist.results.figure import Figure

@@ -13,11 +13,10 @@ from querist.concepts.figures import models as model_figures
 from querist.concepts.questions import DETECT_QUESTIONS, PROTOCOL
 from querist.concepts.studies.audit_present import model_block, scope
 from querist.concepts.studies.data_summary import data_summary, data_warnings
+from querist.concepts.studies.inversion_verdicts import inversion_block, inversion_finding
 from querist.concepts.studies.opening import Material
 from querist.concepts.studies.stealth import stealth_finding, stealth_summary
 from querist.concepts.studies.table_verdicts import (
-    inversion_block,
-    inversion_finding,
     poisoned_findings,
     poisoning_block,
     suspects,
