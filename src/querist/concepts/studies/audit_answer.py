@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from querist.concepts.attacks import exposure_headline, exposure_summary, over_targets, repeat_parts
 from querist.concepts.configs import AuditConfig
 from querist.concepts.detectors import cleanse_test
-from querist.concepts.exposure import exposure_headline, exposure_summary, over_targets, repeat_parts
 from querist.concepts.figures import attack as attack_figures
 from querist.concepts.figures import evidence as evidence_figures
 from querist.concepts.figures import models as model_figures

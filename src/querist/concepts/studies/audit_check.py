@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from querist.concepts.attacks import repeat_parts
 from querist.concepts.configs import AuditConfig
 from querist.concepts.data import ConceptData
-from querist.concepts.exposure import repeat_parts
 from querist.concepts.heads import head_widths
 from querist.concepts.repairs import concept_groups
 from querist.concepts.studies.opening import Material

@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from querist.concepts.configs import AuditConfig, HeadOptions
-from querist.concepts.data import ConceptData
-from querist.concepts.exposure import (
+from querist.concepts.attacks import (
     at_bottleneck,
     clean_cell,
     concept_quality,
@@ -21,6 +19,8 @@ from querist.concepts.exposure import (
     select,
     sweep_cell,
 )
+from querist.concepts.configs import AuditConfig, HeadOptions
+from querist.concepts.data import ConceptData
 from querist.concepts.model import CBM
 from querist.concepts.recipe import Recipe
 from querist.concepts.studies.evidence import measure_evidence, table_facts

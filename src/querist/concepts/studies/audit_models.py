@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from querist.concepts.configs import AuditConfig
-from querist.concepts.data import ConceptData
-from querist.concepts.detectors import RuntimeMonitor, clean_indices, invert_discrete, invert_gradient
-from querist.concepts.exposure import (
+from querist.concepts.attacks import (
     Parts,
     Setting,
     at_bottleneck,
@@ -22,7 +19,10 @@ from querist.concepts.exposure import (
     transfer_models,
     transfer_table,
 )
-from querist.concepts.exposure._sweep import _trained, planted
+from querist.concepts.attacks._sweep import _trained, planted
+from querist.concepts.configs import AuditConfig
+from querist.concepts.data import ConceptData
+from querist.concepts.detectors import RuntimeMonitor, clean_indices, invert_discrete, invert_gradient
 from querist.concepts.model import CBM
 from querist.concepts.repairs import ConceptGuard
 from querist.concepts.studies.audit_measure import model_row, recipe_of, selector_options

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from querist.concepts.attacks import protocol, repeat_parts
 from querist.concepts.configs import AuditConfig
-from querist.concepts.exposure import protocol, repeat_parts
 from querist.concepts.questions import AUDIT_QUESTIONS, EXPOSED, MODEL_BACKDOORED, PROTOCOL, TABLE_POISONED
 from querist.concepts.studies.data_summary import data_summary
 from querist.concepts.studies.inversion_verdicts import inversion_block

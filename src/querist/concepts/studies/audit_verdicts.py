@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from querist.concepts.attacks import over_targets, selector_difference
 from querist.concepts.configs import AuditConfig
-from querist.concepts.exposure import over_targets, selector_difference
 from querist.concepts.figures.attack import at_headline
 from querist.concepts.questions import ATTRIBUTABLE, EVEN_OVER_TARGETS, EXPOSED, SELECTOR_MATTERS, UTILITY_KEPT
 from querist.concepts.studies.plan import Plan

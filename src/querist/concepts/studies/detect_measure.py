@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from querist.concepts.attacks import at_bottleneck, repeat_seed
 from querist.concepts.configs import DetectConfig
 from querist.concepts.data import ConceptData
 from querist.concepts.detectors import (
@@ -25,7 +26,6 @@ from querist.concepts.detectors import (
     conflicts,
     evaluate,
 )
-from querist.concepts.exposure import at_bottleneck, repeat_seed
 from querist.concepts.model import CBM
 from querist.concepts.studies.audit_measure import model_row, recipe_of
 from querist.concepts.studies.evidence import measure_evidence, table_facts

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from querist.concepts.attacks import at_bottleneck, perturb, reachability, redrawn
 from querist.concepts.configs import AuditConfig
 from querist.concepts.data import ConceptData
-from querist.concepts.exposure import at_bottleneck, perturb, reachability, redrawn
 from querist.concepts.model import CBM
 from querist.concepts.studies.plan import Plan
 from querist.concepts.triggers import Trigger

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from querist.concepts.attacks import Setting, choose_targets, grid
 from querist.concepts.configs import DEFAULT_HEADLINE, AuditConfig, Headline, headline_of
 from querist.concepts.data import ConceptData
-from querist.concepts.exposure import Setting, choose_targets, grid
 from querist.errors import BadOption
 
 __all__ = ["Plan", "plan_of", "targets_of"]

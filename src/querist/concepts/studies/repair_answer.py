@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from querist.concepts.attacks import repeat_parts
 from querist.concepts.configs import RepairConfig
-from querist.concepts.exposure import repeat_parts
 from querist.concepts.figures import models as figures
 from querist.concepts.questions import PROTOCOL, REPAIR_QUESTIONS
 from querist.concepts.studies.audit_present import certificate_block, model_block, repair_block

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from querist.concepts.attacks import at_bottleneck
 from querist.concepts.data import ConceptData
 from querist.concepts.detectors import Inversion, invert_discrete
-from querist.concepts.exposure import at_bottleneck
 from querist.concepts.model import CBM
 from querist.concepts.recipe import Recipe
 from querist.concepts.repairs import (

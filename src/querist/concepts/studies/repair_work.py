@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from querist.concepts.attacks import Parts, repeat_parts, repeat_seed
 from querist.concepts.configs import RepairConfig
 from querist.concepts.data import ConceptData
-from querist.concepts.exposure import Parts, repeat_parts, repeat_seed
 from querist.concepts.heads import head_widths
 from querist.concepts.model import CBM
 from querist.concepts.recipe import Recipe

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from querist.concepts.attacks import Stealth, stealth_of, two_sample
 from querist.concepts.data import ConceptData
-from querist.concepts.exposure import Stealth, stealth_of, two_sample
 from querist.concepts.questions import STEALTHY
 from querist.concepts.studies.words import because, number
 from querist.concepts.triggers import Poisoned
