@@ -24,7 +24,7 @@ from querist.concepts.detectors import (
 )
 from querist.concepts.heads import Head
 from querist.concepts.model import CBM
-from querist.errors import BadOption, BadValues, NonFinite, ShapeMismatch, TooFewRows
+from querist.errors import BadOption, BadValues, NonFinite, ShapeMismatch, TooFewRows, UnknownName
 
 
 def linear_head(weight, bias=None):
@@ -54,7 +54,7 @@ def success(head, data, trigger, code, **options):
     rows = data.codes != code
     x = torch.as_tensor(trigger.apply(data.concepts[rows], space=data.space, **options), dtype=torch.float32)
     with torch.no_grad():
-        return float((head(x).argmax(dim=1) == code).float().mean())
+        return float((head(x).argmax(dim=1) == code).double().mean())
 
 
 def brute(head, data, code, most, threshold=0.9):
@@ -91,7 +91,9 @@ def test_sizes_are_those_of_an_exhaustive_search(seed):
     """Small heads, where every trigger can be tried: beam search is never below the least size, and at most one above it."""
     rng = np.random.default_rng(seed)
     data = random_table(40, 6, 3, seed=seed)
-    head = linear_head(rng.standard_normal((3, 6)) * 2)
+    head = linear_head(
+        rng.standard_normal((3, 6)) * 2, rng.standard_normal(3)
+    )  # without a bias a row of zeros is a tie
     found = invert_discrete(head, data, limit=5)
     for code in range(3):
         least = 0 if success_untouched(head, data, code) >= 0.9 else brute(head, data, code, 3)
@@ -315,6 +317,20 @@ def test_clean_heads_are_seldom_accused(method):
     assert np.std(null) > 0
     assert found[0].low < found[0].high
     assert (null > 2).any(), "were an index of 2 a verdict, clean heads would be accused"
+
+
+def test_classes_are_matched_by_their_labels(planted):
+    """The head's outputs are in the order of the table that it was trained on, whatever the trusted rows hold."""
+    bad, _, _, held_out, made = planted
+    rest = ConceptData(held_out.concepts[held_out.codes > 0], held_out.codes[held_out.codes > 0])
+    assert rest.classes == (1, 2, 3, 4, 5)
+    found = ConceptCleanse(limit=5).fit(made.data, bad, rest)
+    assert found.table["target"].to_list() == [str(i) for i in range(6)]
+    assert found.inversion.norm.argmin() == 2
+    with pytest.raises(ShapeMismatch, match=r"class_names=model\.classes"):
+        invert_discrete(CBM(None, bad, input="hard", classes=range(6)), rest)
+    with pytest.raises(UnknownName, match="lacks: 6"):
+        ConceptCleanse().fit(made.data, bad, ConceptData(held_out.concepts, held_out.codes + 4))
 
 
 @given(st.lists(st.floats(-5, 5), min_size=5, max_size=9), st.lists(st.floats(-5, 5), min_size=19, max_size=40))

@@ -12,7 +12,7 @@ from torch import nn
 
 from querist.concepts.data import ConceptData, same_schema
 from querist.concepts.detectors._anomaly import LEAST_CLASSES, CleanseTest, cleanse_test
-from querist.concepts.detectors._detector import Detector, Findings
+from querist.concepts.detectors._detector import Detector, Findings, codes_in
 from querist.concepts.detectors._gradient import invert_gradient
 from querist.concepts.detectors._inversion import Inversion, invert_discrete
 from querist.concepts.fit import fit_heads
@@ -60,13 +60,16 @@ class ConceptCleanse(Detector):
     def fit(
         self, data: ConceptData, model: nn.Module | None = None, reference: ConceptData | None = None
     ) -> ConceptCleanse:
-        """Raises BadOption without a model, and what the inversion raises."""
+        """Raises BadOption without a model, SchemaMismatch, UnknownName for a reference of other classes, and what the inversion raises."""
         if model is None:
             raise BadOption("Inversion needs a model", value="model=None", allowed="a head, or a CBM")
+        rows = data
         if reference is not None:
             same_schema(data, reference)
+            plain: dict[str, Any] = dict.fromkeys(("images", "split", "ids"))
+            rows = data.changed(concepts=reference.concepts, codes=codes_in(data, reference), **plain)
         invert = invert_discrete if self.how == "discrete" else invert_gradient
-        found = invert(model, data if reference is None else reference, classes=self.only, **self.options)
+        found = invert(model, rows, classes=self.only, **self.options)
         self.inversion, self.test, reason = found, None, None
         if len(found.codes) < LEAST_CLASSES:
             reason = f"{len(found.codes)} classes: an outlier needs {LEAST_CLASSES} or more"
@@ -74,17 +77,12 @@ class ConceptCleanse(Detector):
             reason = "no clean retrains: an anomaly index alone is no verdict"
         else:
             self.test = cleanse_test(found.index, self.null)
-        index = np.full(data.n_classes, 0.0)
-        names = (data if reference is None else reference).classes
-        place = {str(label): code for code, label in enumerate(data.classes)}
-        carries = np.zeros(data.n, dtype=bool)
-        own = [place.get(str(names[code])) for code in found.codes]
-        for code, value, trigger in zip(own, found.index, found.triggers, strict=True):
-            if code is not None:
-                index[code] = value
-                rows = np.flatnonzero(data.codes == code)
-                if trigger is not None and rows.size:
-                    carries[rows] = trigger.matches(data.concepts[rows], space=data.space)
+        index, carries = np.zeros(data.n_classes), np.zeros(data.n, dtype=bool)
+        index[found.codes] = found.index
+        for code, trigger in zip(found.codes, found.triggers, strict=True):
+            mine = np.flatnonzero(data.codes == code)
+            if trigger is not None and mine.size:
+                carries[mine] = trigger.matches(data.concepts[mine], space=data.space)
         scores = np.where(carries, index[data.codes], np.minimum(index[data.codes], 0))
         top = int(found.index.argmax())
         sure = self.test is not None and self.test.p <= self.level
@@ -92,10 +90,10 @@ class ConceptCleanse(Detector):
         self._found = Findings(
             data,
             scores,
-            carries & (data.codes == own[top]) if sure else np.zeros(data.n, dtype=bool),
-            (names[found.codes[top]],) if sure else (),
+            carries & (data.codes == found.codes[top]) if sure else np.zeros(data.n, dtype=bool),
+            (data.classes[found.codes[top]],) if sure else (),
             () if pattern is None else tuple(data.concept_names[i] for i in pattern.index),
-            found.table(names, None if self.test is None else self.test.p),
+            found.table(data.classes, None if self.test is None else self.test.p),
             pattern,
             reason,
         )

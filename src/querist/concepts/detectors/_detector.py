@@ -11,12 +11,12 @@ from jaxtyping import Bool, Float
 from querist.concepts.data import ConceptData
 from querist.concepts.detectors._evaluate import Detection, evaluate
 from querist.concepts.triggers import Poisoned, Trigger
-from querist.errors import BadOption
+from querist.errors import BadOption, UnknownName, near
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Detector", "Findings"]
+__all__ = ["Detector", "Findings", "codes_in"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,3 +117,14 @@ class Detector:
             [{"method": self.method} | values],
             schema={"method": pl.String} | {name: pl.Int64 if name == "flagged" else pl.Float64 for name in values},
         )
+
+
+def codes_in(data: ConceptData, other: ConceptData) -> np.ndarray:
+    """Codes of the other table's rows among the classes of this one. Raises UnknownName for a label that it lacks."""
+    place = {str(label): code for code, label in enumerate(data.classes)}
+    present = np.unique(other.codes)
+    for code in present:
+        if str(other.classes[code]) not in place:
+            label = str(other.classes[code])
+            raise UnknownName("The reference has a class that the table lacks", value=label, allowed=near(label, place))
+    return np.array([place.get(str(label), -1) for label in other.classes])[other.codes]

@@ -89,10 +89,17 @@ def place_of(
     """At most `rows` rows of the table, drawn by the seed, before the model's head.
 
     Raises BadValues for a table in another space than a CBM reads, BadOption for a strength that has no one value per concept,
-    ShapeMismatch for a head with fewer classes than the table, TooFewRows where a class has no row of another class.
+    ShapeMismatch for a head of fewer or other classes than the table, TooFewRows where a class has no row of another class.
     """
     network = head_of(model)
     same_space(model, data)
+    if isinstance(model, CBM) and model.classes and tuple(map(str, model.classes)) != tuple(map(str, data.classes)):
+        raise ShapeMismatch(
+            "The model was trained on other classes than the table has",
+            value=", ".join(map(str, data.classes[:8])),
+            allowed=", ".join(map(str, model.classes[:8])),
+            mend="Make the table with class_names=model.classes",
+        )
     chosen = stream(seed, "inversion rows").permutation(data.n)[:rows]
     x = reading(network, data)(data.concepts[chosen])
     device, dtype = x.device, x.dtype

@@ -13,11 +13,11 @@ from torch import nn
 from torch.nn import functional
 
 from querist.concepts.data import ConceptData, same_schema
-from querist.concepts.detectors._detector import Detector, Findings
+from querist.concepts.detectors._detector import Detector, Findings, codes_in
 from querist.concepts.detectors._network import evaluating, reading
 from querist.concepts.detectors._spectral import signature_threshold
 from querist.concepts.heads import Head, all_finite, seeded
-from querist.errors import BadOption, UnknownName, near
+from querist.errors import BadOption
 from querist.training import Hook, TrainState, fit
 
 __all__ = ["LossTrajectory", "Trajectory", "early_learned", "loss_trajectory", "row_losses"]
@@ -57,7 +57,7 @@ def loss_trajectory(
             "A trajectory needs epochs", value=f"epochs {epochs}, gamma {gamma}", allowed="1 or more, 0 or more"
         )
     made = seeded(Head(data.k, data.n_classes, head=head, fill=data.means), seed, "trajectory")
-    seen = _Losses([data, *watch], [data.codes, *(_codes_in(data, other) for other in watch)])
+    seen = _Losses([data, *watch], [data.codes, *(codes_in(data, other) for other in watch)])
 
     def loss(model: Any, given: Any) -> dict[str, Any]:
         entropy = functional.cross_entropy(model(given["concepts"]), given["label"], reduction="none")
@@ -164,14 +164,3 @@ class _Losses(Hook):
     def on_epoch(self, state: TrainState) -> None:
         for rows, table, codes in zip(self.found, self.tables, self.codes, strict=True):
             rows.append(row_losses(state.model, table, codes))
-
-
-def _codes_in(data: ConceptData, other: ConceptData) -> np.ndarray:
-    """Codes of the other table's rows among the classes of this one."""
-    place = {str(label): code for code, label in enumerate(data.classes)}
-    present = np.unique(other.codes)
-    for code in present:
-        if str(other.classes[code]) not in place:
-            label = str(other.classes[code])
-            raise UnknownName("The reference has a class that the table lacks", value=label, allowed=near(label, place))
-    return np.array([place.get(str(label), -1) for label in other.classes])[other.codes]
