@@ -98,7 +98,7 @@ class Found(DetectStudy):
 
 @pytest.mark.browser
 def test_the_search_is_a_study(tmp_path, chromium):
-    config = DetectConfig(data="data", reference="reference", **QUICK)
+    config = DetectConfig(data="data", reference="reference", **{**QUICK, "epochs": 2, "permutations": 19})
     result = check_study(Found, config, tmp_path, chromium=chromium)
     assert {"data", "model", "poisoning", "inversion", "stealth", "detection"} <= set(result.summary)
     assert result.summary["detection"] is None
@@ -128,9 +128,7 @@ class Mended(RepairStudy):
 
 @pytest.mark.browser
 def test_repairs_are_a_study(tmp_path, chromium):
-    config = RepairConfig(
-        data="data", method="mask-concepts,fine-prune,guard-random", **{k: QUICK[k] for k in ("epochs", "head")}
-    )
+    config = RepairConfig(data="data", method="fine-prune,guard-random", **{k: QUICK[k] for k in ("epochs", "head")})
     result = check_study(Mended, config, tmp_path, chromium=chromium)
     assert {"repair", "certificate"} <= set(result.summary)
     for method in result.summary["repair"]["methods"]:

@@ -7,23 +7,6 @@ from typing import TYPE_CHECKING
 from querist._lazy import attach
 
 if TYPE_CHECKING:
-    from querist.concepts.attacks import (
-        AttackReport,
-        Reachability,
-        Setting,
-        attack_report,
-        choose_targets,
-        clean_cell,
-        exposure_summary,
-        model_quality,
-        reachability,
-        redrawn,
-        sweep,
-        sweep_cell,
-        transfer_cell,
-        transfer_models,
-        two_sample,
-    )
     from querist.concepts.data import (
         ConceptData,
     )
@@ -52,6 +35,23 @@ if TYPE_CHECKING:
         pattern_excess,
         reference_test,
         spectral_signature,
+    )
+    from querist.concepts.exposure import (
+        AttackReport,
+        Reachability,
+        Setting,
+        attack_report,
+        choose_targets,
+        clean_cell,
+        exposure_summary,
+        model_quality,
+        reachability,
+        redrawn,
+        sweep,
+        sweep_cell,
+        transfer_cell,
+        transfer_models,
+        two_sample,
     )
     from querist.concepts.fit import (
         fit_cbm,
@@ -227,7 +227,7 @@ __getattr__, __dir__ = attach(
             "reference_test",
             "spectral_signature",
         ),
-        "querist.concepts.attacks": (
+        "querist.concepts.exposure": (
             "AttackReport",
             "Reachability",
             "Setting",
