@@ -7,6 +7,23 @@ from typing import TYPE_CHECKING
 from querist._lazy import attach
 
 if TYPE_CHECKING:
+    from querist.concepts.attacks import (
+        AttackReport,
+        Reachability,
+        Setting,
+        attack_report,
+        choose_targets,
+        clean_cell,
+        exposure_summary,
+        model_quality,
+        reachability,
+        redrawn,
+        sweep,
+        sweep_cell,
+        transfer_cell,
+        transfer_models,
+        two_sample,
+    )
     from querist.concepts.data import (
         ConceptData,
     )
@@ -35,23 +52,6 @@ if TYPE_CHECKING:
         pattern_excess,
         reference_test,
         spectral_signature,
-    )
-    from querist.concepts.exposure import (
-        AttackReport,
-        Reachability,
-        Setting,
-        attack_report,
-        choose_targets,
-        clean_cell,
-        exposure_summary,
-        model_quality,
-        reachability,
-        redrawn,
-        sweep,
-        sweep_cell,
-        transfer_cell,
-        transfer_models,
-        two_sample,
     )
     from querist.concepts.fit import (
         fit_cbm,
@@ -200,6 +200,23 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
+        "querist.concepts.attacks": (
+            "AttackReport",
+            "Reachability",
+            "Setting",
+            "attack_report",
+            "choose_targets",
+            "clean_cell",
+            "exposure_summary",
+            "model_quality",
+            "reachability",
+            "redrawn",
+            "sweep",
+            "sweep_cell",
+            "transfer_cell",
+            "transfer_models",
+            "two_sample",
+        ),
         "querist.concepts.data": ("ConceptData",),
         "querist.concepts.detectors": (
             "ActivationClustering",
@@ -226,23 +243,6 @@ __getattr__, __dir__ = attach(
             "pattern_excess",
             "reference_test",
             "spectral_signature",
-        ),
-        "querist.concepts.exposure": (
-            "AttackReport",
-            "Reachability",
-            "Setting",
-            "attack_report",
-            "choose_targets",
-            "clean_cell",
-            "exposure_summary",
-            "model_quality",
-            "reachability",
-            "redrawn",
-            "sweep",
-            "sweep_cell",
-            "transfer_cell",
-            "transfer_models",
-            "two_sample",
         ),
         "querist.concepts.fit": (
             "fit_cbm",
