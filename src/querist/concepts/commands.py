@@ -39,7 +39,7 @@ def audit(
     Parameters
     ----------
     data
-        csv:FILE, parquet:FILE, npz:FILE, render:birds?n=3600&seed=0, or a registered name (querist data list).
+        csv:FILE, parquet:FILE, npz:FILE, folder:DIR, render:birds?n=3600&seed=0, or a registered name (querist data list).
     """
     from querist.concepts.studies.audit import AuditStudy
 
@@ -59,7 +59,7 @@ def poison(
     Parameters
     ----------
     data
-        csv:FILE, parquet:FILE, npz:FILE, render:birds?n=3600&seed=0, or a registered name (querist data list).
+        csv:FILE, parquet:FILE, npz:FILE, folder:DIR, render:birds?n=3600&seed=0, or a registered name (querist data list).
     """
     from querist.concepts.studies.poison import PoisonStudy, deliver
     from querist.reports.result import Result
@@ -86,7 +86,7 @@ def detect(
     Parameters
     ----------
     data
-        csv:FILE, parquet:FILE (as `concepts poison` writes it), npz:FILE, render:birds, or a registered name.
+        csv:FILE, parquet:FILE (as `concepts poison` writes it), npz:FILE, folder:DIR, render:birds, or a registered name.
     """
     from querist.concepts.studies.detect import DetectStudy
 
@@ -106,7 +106,7 @@ def repair(
     Parameters
     ----------
     data
-        csv:FILE, parquet:FILE (as `concepts poison` writes it), npz:FILE, render:birds, or a registered name.
+        csv:FILE, parquet:FILE (as `concepts poison` writes it), npz:FILE, folder:DIR, render:birds, or a registered name.
     """
     from querist.concepts.studies.repair import RepairStudy
 

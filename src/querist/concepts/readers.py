@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from querist.concepts.data import ConceptData
+from querist.concepts.folders import read_folder
 from querist.concepts.tabular import archive, class_matrix, read_npz, read_table, write_parquet
 from querist.errors import BadOption, SourceNotFound, UnknownName
 
@@ -68,7 +69,8 @@ def birds(n: int = 3600, *, seed: int = 0, flips: float | None = None) -> Concep
 
 
 def open_concepts(source: Any, **options: Any) -> ConceptData:
-    """DATA as it is addressed: a CSV, Parquet or npz file, `render:birds?n=…&seed=…`, a registered name, or a table in memory.
+    """DATA as it is addressed: a CSV, Parquet or npz file, a folder of pictures with such a table, `render:birds?n=…&seed=…`, a
+    registered name, or a table in memory.
 
     Options are those of the reader; a name and `render:` take none. An address may name a part, `…#train`.
     Raises BadOption, UnsupportedFormat and what the readers raise.
@@ -98,6 +100,8 @@ def open_concepts(source: Any, **options: Any) -> ConceptData:
         data = registered(address.path)
     elif address.format == "npz":
         data = read_npz(address.path, **(dict(address.options) | options))
+    elif address.format == "folder":
+        data = read_folder(address.path, **(_spelled(address) | options))
     else:
         data = read_table(address.path, **(_spelled(address) | options))
     return data.part(address.split) if address.split else data

@@ -78,7 +78,7 @@ def attack(
         from querist.concepts.studies.pixels import reached
 
         clean = CBM.load(given["clean"])
-        tables |= reached(config, plan, parts.test, found.trigger, model, clean)
+        tables |= reached(config, plan, parts.test, found.trigger, model, clean, tables["passed_over"])
     return tables
 
 

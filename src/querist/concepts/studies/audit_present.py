@@ -266,7 +266,7 @@ def protocol_text(config: AuditConfig, plan: Plan) -> str:
         strength=config.strength,
         sources=config.sources or None,
     )
-    return said[:1].upper() + said[1:]
+    return said[:1].upper() + said[1:].replace(" 1 repeats", " 1 repeat")
 
 
 def summarise(

@@ -22,13 +22,14 @@ from querist.concepts.detectors import (
     Detector,
     LossTrajectory,
     SpectralSignature,
+    agreement_test,
     clean_indices,
     conflicts,
     evaluate,
 )
 from querist.concepts.model import CBM
 from querist.concepts.studies.audit_measure import model_row, recipe_of
-from querist.concepts.studies.evidence import measure_evidence, table_facts
+from querist.concepts.studies.evidence import class_statistics, clean_range, measure_evidence, table_facts
 from querist.concepts.studies.opening import Material
 from querist.concepts.studies.stealth import delivery_rows
 from querist.concepts.triggers import Trigger
@@ -171,7 +172,10 @@ def _fitted(
     seed = config.seed
     if method == "pattern":
         draws = max(config.permutations, 40 * table.n_classes)  # so many that Holm's smallest p can reach the level
-        return AssociationAudit(binarise=config.binarise, permutations=draws, seed=seed).fit(table, reference=reference)
+        options: dict[str, Any] = {"binarise": config.binarise, "permutations": draws, "seed": seed}
+        if reference is None:
+            options["clean"] = _clean(config, table)
+        return AssociationAudit(**options).fit(table, reference=reference)
     if method == "consistency":
         return Consistency().fit(table, reference=reference if config.class_level else None)
     if method == "spectral":
@@ -187,6 +191,16 @@ def _fitted(
             trusted, model, retrains=config.retrains, head=config.head, epochs=config.epochs, seed=seed
         )
     return ConceptCleanse(null=null, strength=config.strength, seed=seed).fit(table, model, reference)
+
+
+def _clean(config: DetectConfig, table: ConceptData) -> dict[str, float] | None:
+    """What the agreement test is held against, by the names that the detector gives its statistics."""
+    statistics, _ = class_statistics(table, config.binarise, config.seed)
+    if len(statistics) < 3:
+        return None
+    found = clean_range(table, config.binarise, config.seed, agreement_test(statistics))
+    names = ("size", "pattern_excess", "masked_agreement")
+    return None if found is None else dict(zip(names, (found[name] for name in statistics), strict=True))
 
 
 def _listed(

@@ -29,7 +29,7 @@ from querist.concepts.triggers import poison, random_trigger
 from querist.errors import BadOption, TooFewRows
 from querist.statistics import stream
 
-__all__ = ["POWER", "SIMULATED", "class_statistics", "measure_evidence", "table_facts"]
+__all__ = ["POWER", "SIMULATED", "class_statistics", "clean_range", "measure_evidence", "table_facts"]
 
 LEVEL = 0.05
 RESAMPLES = 19
@@ -255,16 +255,22 @@ def _agreement(
         said = "concepts are not binary, so that sizes alone can be compared (--binarise)"
         return AgreementTest(int(ranking[0]), 0, (), 1.0, "cannot say", said, ranking)
     first = agreement_test(statistics)
+    clean = clean_range(data, config.binarise, config.seed, first)
+    return first if clean is None else agreement_test(statistics, clean=clean)
+
+
+def clean_range(data: ConceptData, binarise: str | None, seed: int, first: AgreementTest) -> dict[str, float] | None:
+    """The largest of each statistic on resamples of the rows of all classes but the first-placed; None where they cannot matter."""
     rows = np.flatnonzero(data.codes != first.code)
     if first.m < 2 or first.p > LEVEL or len(np.unique(data.codes[rows])) < 2:
-        return first
+        return None
     clean: dict[str, float] = {}
     for b in range(RESAMPLES):
-        drawn = stream(config.seed, "clean resample", b).choice(rows, len(rows))
-        values, _ = class_statistics(data.subset(drawn).changed(ids=None), config.binarise, config.seed, clusters=drawn)
+        drawn = stream(seed, "clean resample", b).choice(rows, len(rows))
+        values, _ = class_statistics(data.subset(drawn).changed(ids=None), binarise, seed, clusters=drawn)
         for name, array in values.items():
             clean[name] = max(clean.get(name, -np.inf), float(np.nanmax(array)))
-    return agreement_test(statistics, clean=clean)
+    return clean
 
 
 def _agreement_row(data: ConceptData, found: AgreementTest) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,24 @@ SHOWN, SHOWN_EPS, SIDE = 6, 8 / 255, 96
 
 
 def reached(
-    config: AuditConfig, plan: Plan, test: ConceptData, trigger: Trigger, attacked: CBM, clean: CBM
+    config: AuditConfig,
+    plan: Plan,
+    test: ConceptData,
+    trigger: Trigger,
+    attacked: CBM,
+    clean: CBM,
+    passed: Sequence[Mapping[str, str]],
 ) -> Mapping[str, Any]:
     """Tables reachability and pictures, of test images drawn by the seed."""
     if attacked.g is None:
         return {}
-    rows = np.sort(stream(config.seed, "reachability").permutation(test.n)[: IMAGES[config.budget]])
+    order = stream(config.seed, "reachability").permutation(test.n)
+    own = order[test.codes[order] == test.code(plan.worked)]
+    if not own.size:
+        reason = f"class {plan.worked} has no test image"
+        return {"passed_over": [*passed, {"what": "reachability", "reason": reason}]}
+    # One image of the target is always among them: a target without any row is refused as unknown.
+    rows = np.sort(np.concatenate([own[:1], order[order != own[0]][: IMAGES[config.budget] - 1]]))
     some = test.subset(rows)
     physical = _redrawn(config, some, trigger)
     found = reachability(

@@ -8,11 +8,15 @@ __all__ = ["CERTIFICATE", "INVERSION", "MODELS", "MONITOR", "PICTURES", "REPAIR"
 
 MODELS = TableSpec(
     name="models",
-    meaning="One row per model without poison: the one under audit, and those that attacks are held against.",
+    meaning="One row per model: the one under audit, those of unpoisoned data that attacks are held against, and the attacked one.",
     key=("model",),
     shown=("kind", "accuracy", "balanced_accuracy", "majority_accuracy", "concept_accuracy", "n_test"),
     columns=(
-        Column("model", "str", "given, or clean/repeat=…: the model of unpoisoned data of that repeat."),
+        Column(
+            "model",
+            "str",
+            "given; clean/repeat=…, of unpoisoned data; attacked, of the worked headline attack; or trained here.",
+        ),
         Column("repeat", "int", "Which repeat; none for the given model."),
         Column("kind", "str", "cbm (pictures to concepts to classes) or head (concepts to classes)."),
         Column("input", "str", "What the head reads of the concepts."),
