@@ -330,7 +330,8 @@ class RepairOptions(HeadOptions):
         "several by commas, or best: all of them, ranked on validation rows.",
     )
     flags: str | None = Field(
-        default=None, description="rows.parquet of `concepts detect`, or of an audit: rows to drop or relabel."
+        default=None,
+        description="rows.parquet of `concepts detect`, or of an audit: rows to drop or relabel; flags of clustering are left out.",
     )
     truth: str | None = Field(
         default=None,

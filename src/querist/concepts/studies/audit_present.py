@@ -16,7 +16,7 @@ from querist.concepts.studies.inversion_verdicts import inversion_block
 from querist.concepts.studies.opening import Material
 from querist.concepts.studies.plan import Plan
 from querist.concepts.studies.stealth import stealth_summary
-from querist.concepts.studies.table_verdicts import poisoning_block, suspects
+from querist.concepts.studies.table_verdicts import flagged_rows, poisoning_block, suspects
 from querist.concepts.studies.words import percent, times
 from querist.concepts.tables import AUDIT_TABLES
 from querist.results.figure import Figure
@@ -94,7 +94,7 @@ def _exposure(plan: Plan, finding: Finding | None, block: Mapping[str, Any] | No
 
 def _advice(config: AuditConfig, findings: Sequence[Finding], ready: Ready, block: Mapping[str, Any] | None) -> str:
     verdicts = {(f.question, f.subject): f for f in findings}
-    flagged = ready["rows"].filter(pl.col("flag"))["row"].n_unique() if ready["rows"].height else 0
+    flagged = flagged_rows(ready["rows"])
     steps = []
     if verdicts[TABLE_POISONED.id, "table"].verdict == "yes":
         steps.append(

@@ -17,6 +17,7 @@ from querist.concepts.studies.inversion_verdicts import inversion_block, inversi
 from querist.concepts.studies.opening import Material
 from querist.concepts.studies.stealth import stealth_finding, stealth_summary
 from querist.concepts.studies.table_verdicts import (
+    flagged_rows,
     poisoned_findings,
     poisoning_block,
     suspects,
@@ -103,7 +104,7 @@ def _laid_out(
         return tuple(name for name in names if ready[name].height)
 
     table = next(f for f in findings if f.subject == "table")
-    flagged = ready["rows"].filter(pl.col("flag"))["row"].n_unique() if ready["rows"].height else 0
+    flagged = flagged_rows(ready["rows"])
     lead = {
         "yes": f"The table is suspicious: {', '.join(sorted(named)[:5])} {'looks' if len(named) == 1 else 'look'} planted. "
         f"{times(flagged, 'row')} {'is' if flagged == 1 else 'are'} flagged: have {'it' if flagged == 1 else 'them'} annotated anew first.",

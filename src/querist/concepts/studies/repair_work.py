@@ -46,14 +46,20 @@ def check_repair(config: RepairConfig, material: Material) -> None:
 
 
 def flags_of(config: RepairConfig, data: ConceptData) -> np.ndarray | None:
-    """Flagged rows [n] of DATA, from a table `rows`. Raises SourceNotFound, CorruptFile, ShapeMismatch."""
+    """Flagged rows [n] of DATA, from a table `rows`; those of clustering are left out, for it splits honest classes too.
+
+    Raises SourceNotFound, CorruptFile, ShapeMismatch.
+    """
     if config.flags is None:
         return None
     path = Path(config.flags)
     if not path.is_file():
         raise SourceNotFound("There are no flags here", value=config.flags, mend="Name tables/rows.parquet of a run")
     try:
-        frame = pl.read_parquet(path).filter(pl.col("flag"))
+        frame = pl.read_parquet(path)
+        frame = frame.filter(
+            pl.col("flag") & (pl.col("method") != "clustering") if "method" in frame.columns else pl.col("flag")
+        )
         places = frame["row"].unique().to_numpy()
     except (pl.exceptions.PolarsError, OSError) as error:
         raise CorruptFile(

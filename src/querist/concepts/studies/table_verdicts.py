@@ -21,6 +21,7 @@ from querist.statistics import verdict
 
 __all__ = [
     "certified_finding",
+    "flagged_rows",
     "informative_finding",
     "monitor_finding",
     "poisoned_findings",
@@ -126,6 +127,12 @@ def suspects(tests: pl.DataFrame, evidence: pl.DataFrame) -> set[str]:
     return named | set(evidence.filter(pl.col("deviating") > 0)["target"].to_list())
 
 
+def flagged_rows(rows: pl.DataFrame) -> int:
+    """Rows that any method flags, but clustering: it splits honest classes too, at no rate that is known."""
+    sure = rows.filter(pl.col("flag") & (pl.col("method") != "clustering"))
+    return sure["row"].n_unique() if sure.height else 0
+
+
 def poisoning_block(
     findings: Sequence[Finding],
     tests: pl.DataFrame,
@@ -138,7 +145,7 @@ def poisoning_block(
     table = next(f for f in findings if f.question == TABLE_POISONED.id and f.subject == "table")
     named = suspects(tests, evidence)
     kept = evidence.filter(pl.col("target").is_in(list(named))) if named else evidence.head(SHOWN)
-    flagged = rows.filter(pl.col("flag"))["row"].n_unique() if rows.height else 0
+    flagged = flagged_rows(rows)
     method = next((row["test"] for row in tests.to_dicts() if row["verdict"] == "yes"), "agreement")
     if table.verdict == "no":
         method = "reference"
