@@ -23,9 +23,11 @@ def test_the_demo_leads_to_its_reports(small, tmp_path, chromium, capfd):
     said = capfd.readouterr()
     assert said.out.strip() == str(out / "report.html")
     assert "Training left its mark" in said.err
-    for folder in ("weights-resnet20", "features-resnet20"):
+    for folder in ("weights-resnet20", "features-resnet20", "concepts-mushroom", "concepts-digits"):
         assert f"{folder}/report.html" in (out / "report.html").read_text("utf-8")
     assert "digits" in said.err
+    assert "The table is suspicious" in said.err
+    assert "5 rows are flagged" in said.err
     check_page(out / "report.html", chromium)
     assert main(["demo", "--out", str(out), "--quiet", "--engine", "serial"]) == 0
 
