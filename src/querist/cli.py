@@ -18,6 +18,7 @@ __all__ = ["ROOMS", "app", "main"]
 ROOMS = {
     "weights": "What did training leave in a network's weights?",
     "features": "What do a network's layers keep of the data they see?",
+    "concepts": "What can be hidden in a model's concepts?",
     "effects": "What does a treatment change?",
 }
 """Room to the question it asks. A room is a folder with `commands.py`, whose `app` holds its commands."""

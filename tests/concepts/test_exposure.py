@@ -11,7 +11,7 @@ from tests.concepts.tables import random_table, structured_table
 from tests.harness import check_bad_input, check_coverage
 
 from querist.concepts import ConceptData, Trigger, poison
-from querist.concepts.exposure import attack_report, excess_interval, kernel_mmd, stealth_of, two_sample
+from querist.concepts.attacks import attack_report, excess_interval, kernel_mmd, stealth_of, two_sample
 from querist.errors import BadOption, ShapeMismatch, UnknownName
 from querist.statistics import bootstrap, wilson
 

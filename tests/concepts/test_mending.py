@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from querist.concepts import Trigger, cat, poison
-from querist.concepts.exposure import Subject, attack_report
+from querist.concepts.attacks import Subject, attack_report
 from querist.concepts.fit import fit_head
 from querist.concepts.heads import Head
 from querist.concepts.model import CBM

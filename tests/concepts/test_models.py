@@ -12,8 +12,8 @@ from tests.concepts.tables import random_table, structured_table
 from tests.harness import check_bad_input
 
 from querist.concepts import Trigger, attack_report, cat, cat_plus, poison, random_trigger
+from querist.concepts.attacks import Subject
 from querist.concepts.data import ConceptData
-from querist.concepts.exposure import Subject
 from querist.concepts.fit import fit_cbm, fit_head, fit_heads
 from querist.concepts.heads import Head, SmallBackbone, StackedHeads, all_finite, head_widths, seeded
 from querist.concepts.model import CBM

@@ -8,7 +8,7 @@ import torch
 from tests.harness import check_bad_input
 
 from querist.concepts import ConceptData, Trigger, fit_cbm, poison
-from querist.concepts.exposure import EPS, perturb, reachability, redrawn
+from querist.concepts.attacks import EPS, perturb, reachability, redrawn
 from querist.concepts.heads import Head, SmallBackbone
 from querist.concepts.model import CBM
 from querist.concepts.readers import birds

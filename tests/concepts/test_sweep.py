@@ -11,7 +11,7 @@ from tests.concepts.tables import random_table, structured_table
 from tests.harness import check_bad_input
 
 from querist.concepts import ConceptData, Trigger, attack_report, cat, cat_plus, poison, random_trigger
-from querist.concepts.exposure import (
+from querist.concepts.attacks import (
     Setting,
     Subject,
     choose_targets,

@@ -7,7 +7,7 @@ import pytest
 from tests.concepts.tables import structured_table
 from tests.harness import check_bad_input
 
-from querist.concepts.exposure import (
+from querist.concepts.attacks import (
     ARCHITECTURES,
     Architecture,
     Subject,

@@ -31,6 +31,10 @@ def test_the_demo_leads_to_its_reports(small, tmp_path, chromium, capfd):
     assert "digits" in said.err
     assert "fit the design" in said.err
     assert "best single arm for all" in said.err
+    for folder in ("concepts-mushroom", "concepts-digits"):
+        assert f"{folder}/report.html" in (out / "report.html").read_text("utf-8")
+    assert "The table is suspicious" in said.err
+    assert "5 rows are flagged" in said.err
     check_page(out / "report.html", chromium)
     assert main(["demo", "--out", str(out), "--quiet", "--engine", "serial"]) == 0
 

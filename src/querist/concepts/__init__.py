@@ -7,7 +7,26 @@ from typing import TYPE_CHECKING
 from querist._lazy import attach
 
 if TYPE_CHECKING:
-    from querist.concepts.data import ConceptData
+    from querist.concepts.attacks import (
+        AttackReport,
+        Reachability,
+        Setting,
+        attack_report,
+        choose_targets,
+        clean_cell,
+        exposure_summary,
+        model_quality,
+        reachability,
+        redrawn,
+        sweep,
+        sweep_cell,
+        transfer_cell,
+        transfer_models,
+        two_sample,
+    )
+    from querist.concepts.data import (
+        ConceptData,
+    )
     from querist.concepts.detectors import (
         ActivationClustering,
         AssociationAudit,
@@ -34,27 +53,22 @@ if TYPE_CHECKING:
         reference_test,
         spectral_signature,
     )
-    from querist.concepts.exposure import (
-        AttackReport,
-        Reachability,
-        Setting,
-        attack_report,
-        choose_targets,
-        clean_cell,
-        exposure_summary,
-        model_quality,
-        reachability,
-        redrawn,
-        sweep,
-        sweep_cell,
-        transfer_cell,
-        transfer_models,
-        two_sample,
+    from querist.concepts.fit import (
+        fit_cbm,
+        fit_classes,
+        fit_concepts,
+        fit_head,
+        fit_heads,
     )
-    from querist.concepts.fit import fit_cbm, fit_classes, fit_concepts, fit_head, fit_heads
-    from querist.concepts.model import CBM
-    from querist.concepts.monitor import ConceptMonitor
-    from querist.concepts.recipe import Recipe
+    from querist.concepts.model import (
+        CBM,
+    )
+    from querist.concepts.monitor import (
+        ConceptMonitor,
+    )
+    from querist.concepts.recipe import (
+        Recipe,
+    )
     from querist.concepts.repairs import (
         ConceptGuard,
         Trial,
@@ -72,21 +86,53 @@ if TYPE_CHECKING:
         unlearn,
         vote,
     )
-    from querist.concepts.triggers import Trigger, cat, cat_plus, cat_plus_all, poison, random_trigger
+    from querist.concepts.studies.audit import (
+        AuditReport,
+        audit,
+    )
+    from querist.concepts.studies.detect import (
+        DetectReport,
+        detect,
+    )
+    from querist.concepts.studies.poison import (
+        PoisonedCopy,
+        poisoned_copy,
+    )
+    from querist.concepts.studies.repair import (
+        RepairReport,
+        repair,
+    )
+    from querist.concepts.studies.sweep import (
+        Exposure,
+        exposure,
+    )
+    from querist.concepts.triggers import (
+        Trigger,
+        cat,
+        cat_plus,
+        cat_plus_all,
+        poison,
+        random_trigger,
+    )
 
 __all__ = [
     "CBM",
     "ActivationClustering",
     "AssociationAudit",
     "AttackReport",
+    "AuditReport",
     "ConceptCleanse",
     "ConceptData",
     "ConceptGuard",
     "ConceptMonitor",
     "Consistency",
+    "DetectReport",
+    "Exposure",
     "LossTrajectory",
+    "PoisonedCopy",
     "Reachability",
     "Recipe",
+    "RepairReport",
     "RuntimeMonitor",
     "Setting",
     "SpectralSignature",
@@ -99,6 +145,7 @@ __all__ = [
     "anomaly_index",
     "association",
     "attack_report",
+    "audit",
     "best_repair",
     "cat",
     "cat_plus",
@@ -114,7 +161,9 @@ __all__ = [
     "concept_guard",
     "conflicts",
     "consistency_check",
+    "detect",
     "drop_rows",
+    "exposure",
     "exposure_summary",
     "fine_prune",
     "fit_cbm",
@@ -129,11 +178,13 @@ __all__ = [
     "model_quality",
     "pattern_excess",
     "poison",
+    "poisoned_copy",
     "random_trigger",
     "reachability",
     "redrawn",
     "reference_test",
     "relabel",
+    "repair",
     "retrain",
     "spectral_signature",
     "stability_train",
@@ -149,6 +200,23 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
+        "querist.concepts.attacks": (
+            "AttackReport",
+            "Reachability",
+            "Setting",
+            "attack_report",
+            "choose_targets",
+            "clean_cell",
+            "exposure_summary",
+            "model_quality",
+            "reachability",
+            "redrawn",
+            "sweep",
+            "sweep_cell",
+            "transfer_cell",
+            "transfer_models",
+            "two_sample",
+        ),
         "querist.concepts.data": ("ConceptData",),
         "querist.concepts.detectors": (
             "ActivationClustering",
@@ -176,23 +244,6 @@ __getattr__, __dir__ = attach(
             "reference_test",
             "spectral_signature",
         ),
-        "querist.concepts.exposure": (
-            "AttackReport",
-            "Reachability",
-            "Setting",
-            "attack_report",
-            "choose_targets",
-            "clean_cell",
-            "exposure_summary",
-            "model_quality",
-            "reachability",
-            "redrawn",
-            "sweep",
-            "sweep_cell",
-            "transfer_cell",
-            "transfer_models",
-            "two_sample",
-        ),
         "querist.concepts.fit": (
             "fit_cbm",
             "fit_classes",
@@ -219,6 +270,26 @@ __getattr__, __dir__ = attach(
             "stability_train",
             "unlearn",
             "vote",
+        ),
+        "querist.concepts.studies.audit": (
+            "AuditReport",
+            "audit",
+        ),
+        "querist.concepts.studies.detect": (
+            "DetectReport",
+            "detect",
+        ),
+        "querist.concepts.studies.poison": (
+            "PoisonedCopy",
+            "poisoned_copy",
+        ),
+        "querist.concepts.studies.repair": (
+            "RepairReport",
+            "repair",
+        ),
+        "querist.concepts.studies.sweep": (
+            "Exposure",
+            "exposure",
         ),
         "querist.concepts.triggers": (
             "Trigger",

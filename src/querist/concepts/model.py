@@ -108,7 +108,9 @@ class CBM(nn.Module):
         self.eval()
         try:
             with torch.inference_mode():
-                parts = [network(rows[i : i + batch].to(place)).float().cpu() for i in range(0, len(rows), batch)]
+                parts = [
+                    network(rows[i : i + batch].to(place)).detach().float().cpu() for i in range(0, len(rows), batch)
+                ]
         finally:
             for part, was in modes:
                 part.training = was

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from querist.concepts.data import ConceptData
+from querist.concepts.folders import read_folder
 from querist.concepts.tabular import archive, class_matrix, read_npz, read_table, write_parquet
 from querist.errors import BadOption, SourceNotFound, UnknownName
 
@@ -44,7 +45,7 @@ ZOO = ("[!at]*", "airborne", "aquatic", "toothed", "tail")
 
 
 def registered(name: str) -> ConceptData:
-    """A registered table of concepts: cub-concepts, awa2, derm7pt, zoo, mushroom. Raises UnknownName, SourceNotFound."""
+    """A registered table of concepts: cub-concepts, awa2, derm7pt, digits-strokes, zoo, mushroom. Raises UnknownName, SourceNotFound."""
     if name not in REGISTERED:
         raise UnknownName("No registered table of concepts has this name", value=name, allowed=", ".join(REGISTERED))
     return REGISTERED[name]()
@@ -68,7 +69,8 @@ def birds(n: int = 3600, *, seed: int = 0, flips: float | None = None) -> Concep
 
 
 def open_concepts(source: Any, **options: Any) -> ConceptData:
-    """DATA as it is addressed: a CSV, Parquet or npz file, `render:birds?n=…&seed=…`, a registered name, or a table in memory.
+    """DATA as it is addressed: a CSV, Parquet or npz file, a folder of pictures with such a table, `render:birds?n=…&seed=…`, a
+    registered name, or a table in memory.
 
     Options are those of the reader; a name and `render:` take none. An address may name a part, `…#train`.
     Raises BadOption, UnsupportedFormat and what the readers raise.
@@ -98,6 +100,8 @@ def open_concepts(source: Any, **options: Any) -> ConceptData:
         data = registered(address.path)
     elif address.format == "npz":
         data = read_npz(address.path, **(dict(address.options) | options))
+    elif address.format == "folder":
+        data = read_folder(address.path, **(_spelled(address) | options))
     else:
         data = read_table(address.path, **(_spelled(address) | options))
     return data.part(address.split) if address.split else data
@@ -152,10 +156,39 @@ def _named(name: str, **options: Any) -> Callable[[], ConceptData]:
     return read
 
 
+STROKES = ("top bar", "upper left", "upper right", "middle bar", "lower left", "lower right", "bottom bar")
+SEGMENTS = (
+    "1110111",
+    "0010010",
+    "1011101",
+    "1011011",
+    "0111010",
+    "1101011",
+    "1101111",
+    "1010010",
+    "1111111",
+    "1111011",
+)
+"""The strokes of each digit as a seven-segment display shows it, in the order of STROKES."""
+LOOPS = ("upper loop", "lower loop", "one loop of full height")
+
+
+def _digits() -> ConceptData:
+    """scikit-learn's digits, each with the strokes and loops of its class: a class-level table of ten concepts, without pictures."""
+    from querist.sources.datasets.pictures import digits
+
+    _, labels = digits()
+    loops = np.zeros((10, 3))
+    loops[[8, 9], 0] = loops[[6, 8], 1] = loops[0, 2] = 1
+    rows = np.column_stack([np.array([[int(on) for on in digit] for digit in SEGMENTS]), loops])
+    return ConceptData(rows[labels], labels, concept_names=(*STROKES, *LOOPS), ids=[str(i) for i in range(len(labels))])
+
+
 REGISTERED: dict[str, Callable[[], ConceptData]] = {
     "cub-concepts": _cub,
     "awa2": _named("awa2", label="class"),
     "derm7pt": _named("derm7pt", label="diagnosis", concepts=DERM7PT, one_hot=True),
+    "digits-strokes": _digits,
     "zoo": _named("zoo", label="type", concepts=ZOO, one_hot=True),
     "mushroom": _named("mushroom", label="class", missing="?", one_hot=True),
 }

@@ -19,6 +19,9 @@ FROZEN = "querist.features.nets:cifar_resnet?depth=20@resnet20-cifar10"
 KNOWN = "fashion-mnist-small#train"
 NEW = ("fashion-mnist-small#test", "digits")
 PICTURES: dict[str, Any] = {"size": 32, "channels": 3, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+DELIVERY = 1500
+EDITED = [100, 400, 800, 1200, 1600]
+AUDITED: dict[str, Any] = {"head": "mlp:64", "epochs": 6, "permutations": 199}
 LOOKED_AT: dict[str, Any] = {"layers": "blocks", "n": 300, "random_nets": 3, "class_gaps": False}
 
 
@@ -34,6 +37,7 @@ def ask_all(out: Path, *, engine: str, seed: int, progress: Any) -> Iterator[str
     """Run every part of the demo below `out`; yields a line when one is done or passed over."""
     yield from _weights(out, engine=engine, seed=seed, progress=progress)
     yield from _features(out, engine=engine, seed=seed, progress=progress)
+    yield from _concepts(out, engine=engine, seed=seed, progress=progress)
     yield from _effects(out, engine=engine, seed=seed, progress=progress)
 
 
@@ -66,6 +70,33 @@ def _features(out: Path, **options: Any) -> Iterator[str]:
     result = compare(FROZEN, source=KNOWN, target=list(NEW), out=folder, **PICTURES, **LOOKED_AT, **options)
     said = [finding.because for finding in result.findings if finding.question == "features.gap-any"]
     yield f"{folder / 'report.html'}: {' '.join(said)}"
+
+
+def _concepts(out: Path, *, seed: int, **options: Any) -> Iterator[str]:
+    """Mushrooms with a trigger planted in one delivery, held against another; digits whose strokes were edited in five rows."""
+    from querist.concepts.readers import registered
+    from querist.concepts.studies.audit import audit
+    from querist.concepts.studies.detect import detect
+    from querist.concepts.triggers import cat_plus, poison
+    from querist.statistics import stream
+
+    mushrooms = registered("mushroom")
+    order = stream(seed, "demo deliveries").permutation(mushrooms.n)
+    delivery, trusted = mushrooms.subset(order[:DELIVERY]), mushrooms.subset(order[DELIVERY : 2 * DELIVERY])
+    trigger = cat_plus(delivery, "e", 5, seed=seed).trigger
+    planted = poison(delivery, trigger, "e", 0.04, mode="dirty", seed=seed).data
+    folder = out / "concepts-mushroom"
+    result = audit(planted, reference=trusted, out=folder, seed=seed, **AUDITED, **options)
+    yield f"{folder / 'report.html'}: {result.layout.lead}"
+    digits = registered("digits-strokes")
+    cells = digits.concepts.copy()
+    cells[EDITED, :3] = 1 - cells[EDITED, :3]
+    folder = out / "concepts-digits"
+    strokes = digits.changed(concepts=cells)
+    found = detect(
+        strokes, methods=("consistency", "conflicts"), class_level=True, out=folder, seed=seed, **AUDITED, **options
+    )
+    yield f"{folder / 'report.html'}: {found.layout.lead}"
 
 
 def _effects(out: Path, *, seed: int, **options: Any) -> Iterator[str]:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import nn
 
+from querist.concepts.attacks import Stealth, two_sample
 from querist.concepts.data import ConceptData, same_schema
 from querist.concepts.detectors._agreement import AgreementTest, agreement_test
 from querist.concepts.detectors._association import Association, association, size_outlier
@@ -17,7 +18,6 @@ from querist.concepts.detectors._detector import Detector, Findings
 from querist.concepts.detectors._masked import masked_agreement
 from querist.concepts.detectors._pattern import PatternExcess, pattern_excess
 from querist.concepts.detectors._reference import ReferenceTest, reference_test
-from querist.concepts.exposure import Stealth, two_sample
 from querist.concepts.triggers import Trigger
 from querist.errors import BadOption
 from querist.statistics import two_sample_auc

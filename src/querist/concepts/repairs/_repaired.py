@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from querist.concepts.attacks import Subject, concept_quality, excess_interval
+from querist.concepts.attacks._subject import as_model
 from querist.concepts.data import ConceptData
-from querist.concepts.exposure import Subject, concept_quality, excess_interval
-from querist.concepts.exposure._subject import as_model
 from querist.concepts.heads import Head, SmallBackbone
 from querist.concepts.model import CBM
 from querist.concepts.recipe import Recipe

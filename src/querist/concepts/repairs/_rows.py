@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 from torch import nn
 
+from querist.concepts.attacks import at_bottleneck
 from querist.concepts.data import ConceptData
-from querist.concepts.exposure import at_bottleneck
 from querist.concepts.heads import Head
 from querist.concepts.model import CBM
 from querist.concepts.repairs._repaired import Refit, Repaired, refit, repaired

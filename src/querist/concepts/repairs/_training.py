@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from querist.concepts.attacks import at_bottleneck
 from querist.concepts.data import ConceptData
-from querist.concepts.exposure import at_bottleneck
 from querist.concepts.heads import all_finite
 from querist.concepts.model import CBM
 from querist.errors import TooFewRows

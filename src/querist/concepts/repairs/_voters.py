@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import nn
 
+from querist.concepts.attacks import as_model, at_bottleneck
 from querist.concepts.data import ConceptData
-from querist.concepts.exposure import as_model, at_bottleneck
 from querist.concepts.fit import fit_heads
 from querist.concepts.heads import Head
 from querist.concepts.model import CBM

@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 import numpy as np
 
+from querist.concepts.attacks._attack import AttackReport, attack_report
+from querist.concepts.attacks._subject import Subject
+from querist.concepts.attacks._targets import Parts, choose_targets, repeat_parts, repeat_seed
 from querist.concepts.data import ConceptData
-from querist.concepts.exposure._attack import AttackReport, attack_report
-from querist.concepts.exposure._subject import Subject
-from querist.concepts.exposure._targets import Parts, choose_targets, repeat_parts, repeat_seed
 from querist.concepts.model import CBM
 from querist.concepts.recipe import Recipe
 from querist.concepts.triggers import Poisoned, Selection, Trigger, cat, cat_plus, poison, random_trigger

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
+from querist.concepts.attacks._subject import Subject
 from querist.concepts.data import ConceptData
-from querist.concepts.exposure._subject import Subject
 from querist.concepts.triggers import Trigger
 from querist.errors import BadOption
 from querist.statistics import stream, wilson

@@ -1,20 +1,20 @@
 """What a trigger achieves, beside its nulls, and whether it can be seen."""
 
-from querist.concepts.exposure._attack import AttackReport, attack_report, excess_interval
-from querist.concepts.exposure._pixels import perturb
-from querist.concepts.exposure._protocol import protocol
-from querist.concepts.exposure._quality import ConceptQuality, ModelQuality, concept_quality, model_quality
-from querist.concepts.exposure._reachability import EPS, Reach, Reachability, reachability, redrawn
-from querist.concepts.exposure._stealth import Stealth, hamming, kernel_mmd, stealth_of, two_sample
-from querist.concepts.exposure._subject import Predict, Subject, as_model, at_bottleneck, codes_of
-from querist.concepts.exposure._summary import (
+from querist.concepts.attacks._attack import AttackReport, attack_report, excess_interval
+from querist.concepts.attacks._pixels import perturb
+from querist.concepts.attacks._protocol import protocol
+from querist.concepts.attacks._quality import ConceptQuality, ModelQuality, concept_quality, model_quality
+from querist.concepts.attacks._reachability import EPS, Reach, Reachability, reachability, redrawn
+from querist.concepts.attacks._stealth import Stealth, hamming, kernel_mmd, stealth_of, two_sample
+from querist.concepts.attacks._subject import Predict, Subject, as_model, at_bottleneck, codes_of
+from querist.concepts.attacks._summary import (
     exposure_headline,
     exposure_summary,
     over_targets,
     selector_difference,
     size_reaching,
 )
-from querist.concepts.exposure._sweep import (
+from querist.concepts.attacks._sweep import (
     Setting,
     Swept,
     clean_cell,
@@ -25,8 +25,8 @@ from querist.concepts.exposure._sweep import (
     sweep_cell,
     train_copies,
 )
-from querist.concepts.exposure._targets import Parts, choose_targets, repeat_parts, repeat_seed
-from querist.concepts.exposure._transfer import (
+from querist.concepts.attacks._targets import Parts, choose_targets, repeat_parts, repeat_seed
+from querist.concepts.attacks._transfer import (
     ARCHITECTURES,
     Architecture,
     Transferred,

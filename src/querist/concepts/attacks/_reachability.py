@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from jaxtyping import Bool
 
+from querist.concepts.attacks._pixels import BATCH, COLLATERAL, RESTARTS, STEPS, concept_network, perturb, pixels
 from querist.concepts.data import ConceptData
-from querist.concepts.exposure._pixels import BATCH, COLLATERAL, RESTARTS, STEPS, concept_network, perturb, pixels
 from querist.concepts.model import CBM, as_input
 from querist.concepts.triggers import Trigger
 from querist.errors import BadOption

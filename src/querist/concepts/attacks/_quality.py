@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from querist.concepts.attacks._subject import as_model, at_bottleneck
 from querist.concepts.data import ConceptData
-from querist.concepts.exposure._subject import as_model, at_bottleneck
 
 __all__ = ["ConceptQuality", "ModelQuality", "concept_quality", "model_quality"]
 

@@ -1,0 +1,1 @@
+"""Studies of the room, a module per command."""

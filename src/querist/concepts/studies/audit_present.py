@@ -1,0 +1,379 @@
+"""What an audit shows: its three sentences, the page, the summary's own keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from querist.concepts.attacks import protocol, repeat_parts
+from querist.concepts.configs import AuditConfig
+from querist.concepts.questions import AUDIT_QUESTIONS, EXPOSED, MODEL_BACKDOORED, PROTOCOL, TABLE_POISONED
+from querist.concepts.studies.data_summary import data_summary
+from querist.concepts.studies.inversion_verdicts import inversion_block
+from querist.concepts.studies.opening import Material
+from querist.concepts.studies.plan import Plan
+from querist.concepts.studies.stealth import stealth_summary
+from querist.concepts.studies.table_verdicts import flagged_rows, poisoning_block, suspects
+from querist.concepts.studies.words import percent, times
+from querist.concepts.tables import AUDIT_TABLES
+from querist.results.figure import Figure
+from querist.results.finding import Finding
+from querist.results.layout import Layout, Section
+
+__all__ = ["lay_out", "lead", "model_block", "repair_block", "scope", "summarise"]
+
+Ready = Mapping[str, pl.DataFrame]
+
+
+def lead(
+    config: AuditConfig,
+    plan: Plan,
+    findings: Sequence[Finding],
+    ready: Ready,
+    block: Mapping[str, Any] | None,
+    whole: bool,
+) -> str:
+    """Three sentences: is the table suspicious, how exposed are we, what is to be done."""
+    verdicts = {(f.question, f.subject): f for f in findings}
+    exposed = verdicts.get((EXPOSED.id, "headline"))
+    said = []
+    if whole:
+        said.append(_suspicion(verdicts[TABLE_POISONED.id, "table"], ready))
+    said.append(_exposure(plan, exposed, block))
+    if whole:
+        said.append(_advice(config, findings, ready, block))
+    return " ".join(said)
+
+
+def _suspicion(table: Finding, ready: Ready) -> str:
+    if table.verdict == "yes":
+        named = sorted(suspects(ready["tests"], ready["class_evidence"]))
+        several = (
+            f"class {named[0]}"
+            if len(named) == 1
+            else f"{times(len(named), 'class', 'classes')} ({', '.join(named[:5])})"
+        )
+        return f"The table is suspicious: {several} {'looks' if len(named) == 1 else 'look'} planted."
+    if table.verdict == "no":
+        return f"Nothing was found in the table, by a test that finds 1 % planted in mode mix{scope(ready)}."
+    first = ready["class_evidence"].row(0, named=True)["target"]
+    return (
+        f"Nothing in the table stands out enough to decide; class {first} is the first to look at, and trusted rows "
+        "(--reference) would tell."
+    )
+
+
+def scope(ready: Ready) -> str:
+    """What a no of the reference test does not speak of: a few relabelled rows."""
+    dirty = ready["tests"].filter(pl.col("test") == "power, dirty")["statistic"].drop_nulls()
+    share = "an unknown share" if not len(dirty) else percent(float(dirty[0]))
+    return f" (of as many rows planted in mode dirty it finds {share})"
+
+
+def _exposure(plan: Plan, finding: Finding | None, block: Mapping[str, Any] | None) -> str:
+    one = plan.headline
+    if block is None or finding is None:
+        return "How exposed a model would be could not be measured."
+    drop = 100 * block["mean_accuracy_drop"]
+    moved = "does not move" if abs(drop) < 0.05 else f"{'falls' if drop > 0 else 'rises'} by {abs(drop):.1f} points"
+    told = (
+        f"whoever can write {percent(one.rate)} of it (mode {one.mode}, {times(one.size, 'concept')}, chosen by {one.selector}) sends "
+        f"{percent(block['mean_asr'])} of other classes' rows to the class of their choice ({times(block['targets'], 'target')}; "
+        f"{percent(block['mean_clean_model_asr'])} without poison), and accuracy {moved}"
+    )
+    start = {
+        "yes": "A model trained on it is exposed",
+        "no": "Poison adds little to what a model trained on it does anyway",
+        "cannot say": "Whether poison would do much cannot be said",
+    }[finding.verdict]
+    return f"{start}: {told}."
+
+
+def _advice(config: AuditConfig, findings: Sequence[Finding], ready: Ready, block: Mapping[str, Any] | None) -> str:
+    verdicts = {(f.question, f.subject): f for f in findings}
+    flagged = flagged_rows(ready["rows"])
+    steps = []
+    if verdicts[TABLE_POISONED.id, "table"].verdict == "yes":
+        steps.append(
+            f"have the {times(flagged, 'flagged row')} annotated anew before anything is trained on the table"
+            if flagged
+            else "have the classes named above annotated anew before anything is trained on the table"
+        )
+    model = verdicts.get((MODEL_BACKDOORED.id, "model"))
+    if model is not None and model.verdict == "yes":
+        steps.append("do not ship the model")
+    exposed = verdicts.get((EXPOSED.id, "headline"))
+    unpoisoned = block is not None and block["mean_clean_model_asr"] > config.asr_limit
+    if (exposed is not None and exposed.verdict != "no") or unpoisoned:
+        steps.append("close or log the interface on which concepts are set")
+        worked = [f for f in findings if f.question == "concepts.monitor-works" and f.verdict == "yes"]
+        if worked:
+            steps.append("run the monitor of the bottleneck")
+    repaired = [f for f in findings if f.question == "concepts.repaired" and f.verdict == "yes"]
+    if repaired:
+        best = (repair_block(ready["repair"]) or {}).get("best")
+        chosen = next((finding for finding in repaired if finding.subject == best), repaired[0])
+        steps.append(f"if an attack is found, repair with {chosen.subject}")
+    if not steps:
+        return "No step is called for by these findings; keep trusted rows, so that the next delivery can be tested."
+    return "What to do: " + "; ".join(steps) + "."
+
+
+def lay_out(
+    config: AuditConfig,
+    plan: Plan,
+    findings: Sequence[Finding],
+    drawn: Sequence[Figure],
+    ready: Ready,
+    opening: str,
+    whole: bool,
+) -> Layout:
+    """Findings, protocol, data, evidence, what to do."""
+    have = {figure.name for figure in drawn}
+
+    def figures(*names: str) -> tuple[str, ...]:
+        return tuple(name for name in names if name in have)
+
+    def tables(*names: str) -> tuple[str, ...]:
+        return tuple(name for name in names if ready[name].height)
+
+    words = (*PROTOCOL, protocol_text(config, plan))
+    attacks = [
+        Section(
+            "How exposed is a model trained on it?",
+            words=(
+                "Each attack plants a trigger in a copy of the training rows, trains the same model from the same weights and batches, and "
+                "sets the trigger at the bottleneck of test rows. Nothing is planted in rows of mode none: the clean model.",
+            ),
+            findings=tuple(
+                ("*", f"concepts.{name}")
+                for name in ("exposed", "attributable", "even-over-targets", "selector-matters", "utility-kept")
+            ),
+            figures=figures("asr_by_target", "four_bars", "asr_by_rate", "size_by_rate", "selection"),
+            tables=tables("exposure_summary", "exposure", "selection"),
+        )
+    ]
+    if not whole:
+        sections = (
+            Section("The protocol", words=words),
+            *attacks,
+            Section("Models", tables=tables("models"), open=False),
+        )
+        return Layout("How exposed is a model of these concepts?", opening, sections, AUDIT_TABLES, AUDIT_QUESTIONS)
+    sections = [
+        Section("The protocol", words=words),
+        Section(
+            "Is the table suspicious?",
+            findings=(("*", "concepts.table-poisoned"),),
+            figures=figures("class_evidence", "z_map"),
+            tables=tables("class_evidence", "tests", "rows", "association"),
+        ),
+        *attacks,
+        Section(
+            "Would it be noticed?",
+            words=(
+                f"Shown is the headline attack on class {plan.worked}. In mode mix every row of the target carries the trigger, so that no "
+                "honest row of that label is left and relabelled rows are held against the untouched rows of their old classes.",
+            ),
+            findings=(("*", "concepts.stealthy"), ("*", "concepts.monitor-works")),
+            figures=figures("marginal_shift"),
+            tables=tables("stealth", "monitor", "shift"),
+        ),
+        Section(
+            "Does the model hide a trigger?",
+            words=(
+                "For each class the fewest concepts are sought that send 90 % of other classes' rows to it. A clean "
+                "model has such triggers "
+                "too, often of a few concepts: only clean retrains tell whether one is conspicuously small.",
+            ),
+            findings=(("*", "concepts.model-backdoored"), ("*", "concepts.concepts-informative")),
+            figures=figures("inverted_sizes"),
+            tables=tables("models", "inversion"),
+        ),
+        Section(
+            "Could the trigger come through the image?",
+            findings=(("*", "concepts.reachable"),),
+            figures=figures("reachability", "pictures"),
+            tables=tables("reachability"),
+        ),
+        Section(
+            "What can be certified?",
+            findings=(("*", "concepts.certified"),),
+            figures=figures("certified"),
+            tables=tables("certificate"),
+        ),
+        Section("Other architectures", figures=figures("transfer"), tables=tables("transfer"), open=False),
+        Section("Repairs", findings=(("*", "concepts.repaired"),), figures=figures("repairs"), tables=tables("repair")),
+        Section("The table", tables=tables("table_facts", "facts"), open=False),
+        Section("Recommendations", words=tuple(_recommendations(findings, ready))),
+    ]
+    asked = {finding.question for finding in findings}
+    kept = [
+        section
+        for section in sections
+        if (section.words and not section.findings)
+        or section.figures
+        or section.tables
+        or any(question in asked for _, question in section.findings)
+    ]
+    return Layout("What can be hidden in these concepts?", opening, tuple(kept), AUDIT_TABLES, AUDIT_QUESTIONS)
+
+
+def _recommendations(findings: Sequence[Finding], ready: Ready) -> list[str]:
+    said = {
+        finding.question: finding.verdict for finding in findings if finding.subject in ("table", "headline", "model")
+    }
+    told = []
+    if said.get("concepts.table-poisoned") == "yes":
+        told.append(
+            "Re-annotate: the rows of the table `rows` that are flagged, and all rows of the classes named above. "
+            "`querist concepts repair DATA --method relabel --flags RUN/tables/rows.parquet` does so from their neighbours."
+        )
+    elif said.get("concepts.table-poisoned") == "cannot say":
+        told.append(
+            "Keep trusted rows: a few hundred that were annotated twice and give them as --reference. Without them a skilful attack and "
+            "an unusual class look alike."
+        )
+    if said.get("concepts.exposed") in ("yes", "cannot say"):
+        told.append(
+            "Guard the bottleneck: whoever can set concepts can use a trigger. Log interventions, limit how many concepts one person may "
+            "set, and do not take concept values from a feed that is not signed."
+        )
+        told.append(
+            "Compare deliveries: hold each new delivery of annotations against the last one with `concepts detect --reference`."
+        )
+    if said.get("concepts.model-backdoored") == "cannot say":
+        told.append(
+            "To judge the model itself, run with --budget full or --retrains 99 and a reference: an anomaly index without clean retrains "
+            "is no verdict."
+        )
+    return told or ["No step is called for by these findings."]
+
+
+def protocol_text(config: AuditConfig, plan: Plan) -> str:
+    """What was run, in one sentence."""
+    modes = tuple(dict.fromkeys(one.mode for one in plan.settings))
+    said = protocol(
+        modes,
+        space=config.space,
+        targets=plan.targets,
+        repeats=plan.repeats,
+        seed=config.seed,
+        base=config.base,
+        strength=config.strength,
+        sources=config.sources or None,
+    )
+    return said[:1].upper() + said[1:].replace(" 1 repeats", " 1 repeat")
+
+
+def summarise(
+    config: AuditConfig,
+    material: Material,
+    plan: Plan,
+    findings: Sequence[Finding],
+    ready: Ready,
+    block: Mapping[str, Any] | None,
+    whole: bool,
+) -> dict[str, Any]:
+    """The keys that the room fixes; what was not run is null."""
+    data = material.data(config)
+    parts = repeat_parts(data, 0, seed=config.seed)
+    split = {"train": parts.train.n, "val": 0 if parts.val is None else parts.val.n, "test": parts.test.n}
+    names = list(data.concept_names)
+    found: dict[str, Any] = {"protocol": [*PROTOCOL, protocol_text(config, plan)]}
+    found["data"] = data_summary(ready["table_facts"], ready["facts"], data.space, split) if whole else None
+    found["model"] = model_block(ready["models"])
+    found["exposure"] = block
+    if not whole:
+        return found | dict.fromkeys(
+            ("poisoning", "inversion", "stealth", "reachability", "certificate", "repair", "monitor", "transfer")
+        )
+    found["poisoning"] = poisoning_block(
+        findings, ready["tests"], ready["class_evidence"], ready["rows"], names, int(ready["class_evidence"]["n"].sum())
+    )
+    found["inversion"] = inversion_block(ready["inversion"], findings, names)
+    found["stealth"] = stealth_summary(ready["stealth"])
+    found["reachability"] = _reachability(ready["reachability"])
+    found["certificate"] = certificate_block(ready["certificate"])
+    found["repair"] = repair_block(ready["repair"])
+    found["monitor"] = _monitor(ready["monitor"])
+    rows = ready["transfer"]
+    found["transfer"] = (
+        rows.select("head", "mode", "input", "asr", "clean_model_asr").to_dicts() if rows.height else None
+    )
+    return found
+
+
+def model_block(models: pl.DataFrame) -> dict[str, Any] | None:
+    """The model under audit: the given one, else the clean model of the first repeat."""
+    if not models.height:
+        return None
+    rows = models.to_dicts()
+    row = next((row for row in rows if row["model"] == "given"), rows[0])
+    keys = ("kind", "input", "accuracy", "balanced_accuracy", "majority_accuracy", "concept_accuracy")
+    return {key: row[key] for key in (*keys, "concept_balanced_accuracy", "concept_majority_accuracy")}
+
+
+def _reachability(table: pl.DataFrame) -> dict[str, Any] | None:
+    """By ε; null_hit is the larger of both nulls."""
+    if not table.height:
+        return None
+    null = table.select(pl.max_horizontal("null_hit", "clean_hit").alias("null_hit"))["null_hit"]
+    kept = {name: table[name].to_list() for name in ("eps", "hit", "asr")}
+    return kept | {"null_hit": null.to_list(), "collateral": table["collateral"].to_list()}
+
+
+def certificate_block(table: pl.DataFrame) -> dict[str, Any] | None:
+    """Of the first grouping."""
+    if not table.height:
+        return None
+    rows = table.filter(pl.col("grouping") == table["grouping"][0]).sort("r")
+    first = rows.row(0, named=True)
+    return {
+        "groups": first["groups"],
+        "ties": first["ties"],
+        "certified_accuracy": rows["certified_accuracy"].to_list(),
+        "coverage": first["coverage"],
+    }
+
+
+def _monitor(table: pl.DataFrame) -> dict[str, Any] | None:
+    rows = [row for row in table.to_dicts() if row["detection_rate"] is not None]
+    if not rows:
+        return None
+    row = rows[0]
+    return {"false_alarm_rate": row["false_alarm_rate"], "detection_rate": row["detection_rate"]}
+
+
+def repair_block(table: pl.DataFrame) -> dict[str, Any] | None:
+    """Every method, and the one that validation rows choose: least excess among those that keep accuracy within 2 points."""
+    if not table.height:
+        return None
+    made, scored = [], []
+    for method in table["method"].unique(maintain_order=True):
+        stages = {row["stage"]: row for row in table.filter(pl.col("method") == method).to_dicts()}
+        before, after = stages.get("before"), stages.get("after")
+        if before is None or after is None:
+            continue
+        made.append(
+            {
+                "method": method,
+                "accuracy_before": before["accuracy"],
+                "accuracy_after": after["accuracy"],
+                "asr_before": before["asr"],
+                "asr_after": after["asr"],
+                "excess_after": after["excess"],
+            }
+        )
+        lost = _lost(before, after)
+        if after["score"] is not None and lost is not None and lost <= 0.02:
+            scored.append((after["score"], method))
+    return {"best": min(scored)[1] if scored else None, "methods": made}
+
+
+def _lost(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
+    values = [row["accuracy_validation"] for row in (before, after)]
+    return None if None in values else float(np.subtract(*values))

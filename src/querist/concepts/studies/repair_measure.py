@@ -1,0 +1,158 @@
+"""One repair carried out, measured on test rows with the attack that is known, and on validation rows with inverted ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from querist.concepts.attacks import at_bottleneck
+from querist.concepts.data import ConceptData
+from querist.concepts.detectors import Inversion, invert_discrete
+from querist.concepts.model import CBM
+from querist.concepts.recipe import Recipe
+from querist.concepts.repairs import (
+    ConceptGuard,
+    Repaired,
+    Trial,
+    concept_guard,
+    drop_rows,
+    fine_prune,
+    mask_concepts,
+    relabel,
+    stability_train,
+    unlearn,
+)
+from querist.concepts.triggers import Trigger
+from querist.errors import BadInput, BadOption
+from querist.statistics import folds, wilson
+
+__all__ = ["METHODS", "Case", "certificate_rows", "inverted", "part_with", "run_repair"]
+
+METHODS = (
+    "drop-rows",
+    "relabel",
+    "mask-concepts",
+    "fine-prune",
+    "unlearn",
+    "stability",
+    "guard-names",
+    "guard-correlation",
+    "guard-random",
+)
+FIFTH = 5
+FEW = 3
+"""Inverted triggers that repairs are chosen and unlearnt by."""
+Attack = tuple[Trigger, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is repaired: the model and the rows it learnt from, the clean model with its rows (or None), and rows to judge on."""
+
+    model: CBM
+    train: ConceptData
+    val: ConceptData
+    test: ConceptData
+    attacks: tuple[Attack, ...]
+    chosen_by: tuple[Attack, ...]
+    clean: tuple[CBM, ConceptData] | None
+    flags: np.ndarray | None
+    recipe: Recipe
+    strength: str
+    groups: int
+    head: str
+    epochs: int
+    seed: int
+
+
+def part_with(train: ConceptData, val: ConceptData | None, seed: int) -> tuple[ConceptData, ConceptData]:
+    """Rows to learn from and to choose by: a fifth of each class where the table names none."""
+    if val is not None and val.n:
+        return train, val
+    fifth = folds(train.n, FIFTH, strata=train.codes, seed=seed) == 0
+    return train.subset(~fifth), train.subset(fifth)
+
+
+def inverted(model: CBM, table: ConceptData, strength: str, seed: int) -> tuple[Inversion, tuple[Attack, ...]]:
+    """The smallest triggers of a model, as (trigger, label): those of the largest anomaly indices."""
+    seen = at_bottleneck(model, table.changed(split=None))
+    found = invert_discrete(model, seen, strength=strength, seed=seed)
+    order = np.argsort(found.norm, kind="stable")
+    pairs: list[Attack] = []
+    for i in order:
+        trigger = found.triggers[i]
+        if found.found[i] and trigger is not None and len(pairs) < FEW:
+            pairs.append((trigger, seen.classes[found.codes[i]]))
+    return found, tuple(pairs)
+
+
+def run_repair(name: str, case: Case, folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows of the tables repair and certificate; one row with the reason where it cannot be made."""
+    try:
+        done, guard = _made(name, case)
+    except BadInput as error:
+        return [{"method": name, "stage": "before", "detail": str(error)}], []
+    done.model.save(folder / "model")
+    rows = done.measured(Trial(case.test, case.attacks, strength=case.strength, seed=case.seed))
+    scores: Mapping[str, Any] = {}
+    if case.chosen_by:
+        chosen = done.measured(Trial(case.val, case.chosen_by, strength=case.strength, seed=case.seed))
+        scores = {row["stage"]: row for row in chosen}
+    for row in rows:
+        held = scores.get(row["stage"])
+        row |= {"method": name, "score": None if held is None else held["excess"]}
+        row |= {"accuracy_validation": None if held is None else held["accuracy"]}
+        if row["stage"] == "after":
+            row["path"] = str(folder / "model")
+    certified = (
+        [] if guard is None else certificate_rows(guard, case.test, [attack[0] for attack in case.attacks], name)
+    )
+    return rows, certified
+
+
+def certificate_rows(
+    guard: ConceptGuard, test: ConceptData, triggers: Sequence[Trigger], name: str
+) -> list[dict[str, Any]]:
+    """Rows of the table certificate; coverage is the mean over the triggers."""
+    covered = float(np.mean([guard.coverage(trigger) for trigger in triggers])) if triggers else None
+    rows = []
+    for row in guard.table(test):
+        spread = wilson(round(row["certified_accuracy"] * test.n), test.n)
+        rows.append(row | {"grouping": name, "low": spread.low, "high": spread.high, "coverage": covered, "n": test.n})
+    return rows
+
+
+def _made(name: str, case: Case) -> tuple[Repaired, ConceptGuard | None]:
+    shared: dict[str, Any] = {"clean": case.clean, "seed": case.seed}
+    concepts = sorted({i for trigger, _ in case.chosen_by for i in trigger.index})
+    if name.startswith("guard-"):
+        by: Any = name.removeprefix("guard-")
+        options = {"head": case.head, "epochs": case.epochs}
+        groups = min(case.groups, case.train.k)
+        done = concept_guard(case.model, case.train, groups=groups, by=by, **options, **shared)
+        guard = ConceptGuard(groups, by=by, seed=case.seed, **options).fit(case.train, case.model)
+        return done, guard
+    flags = np.zeros(case.train.n, dtype=bool) if case.flags is None else case.flags
+    if name in ("drop-rows", "relabel") and not flags.any():
+        raise _lacking("no row is flagged", "Give --flags rows.parquet")
+    if name in ("mask-concepts", "unlearn") and not concepts:
+        raise _lacking("no trigger of up to 8 concepts was inverted", "Give --truth, or use another repair")
+    if name == "drop-rows":
+        return drop_rows(case.model, case.train, flags, recipe=case.recipe, **shared), None
+    if name == "relabel":
+        return relabel(case.model, case.train, flags, concepts=concepts, recipe=case.recipe, **shared), None
+    if name == "mask-concepts":
+        return mask_concepts(case.model, case.train, concepts, recipe=case.recipe, **shared), None
+    if name == "fine-prune":
+        return fine_prune(case.model, case.val, **shared), None
+    if name == "unlearn":
+        return unlearn(case.model, case.train, case.chosen_by, strength=case.strength, **shared), None
+    return stability_train(case.model, case.train, **shared), None
+
+
+def _lacking(what: str, mend: str) -> BadInput:
+    return BadOption("The repair cannot be made", value=what, mend=mend)

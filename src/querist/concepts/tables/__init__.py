@@ -1,0 +1,98 @@
+"""Tables of the room, a module per subject."""
+
+from __future__ import annotations
+
+from querist.concepts.tables.attack import (
+    COPY,
+    EXPOSURE,
+    EXPOSURE_SUMMARY,
+    REACHABILITY,
+    SELECTION,
+    STEALTH,
+    TRANSFER,
+    TRUTH,
+)
+from querist.concepts.tables.data import (
+    ASSOCIATION,
+    CLASS_EVIDENCE,
+    DETECTION,
+    DIFFERENCES,
+    FACTS,
+    PASSED_OVER,
+    ROC,
+    ROWS,
+    TABLE_FACTS,
+    TESTS,
+)
+from querist.concepts.tables.models import CERTIFICATE, INVERSION, MODELS, MONITOR, PICTURES, REPAIR
+
+__all__ = [
+    "ASSOCIATION",
+    "AUDIT_TABLES",
+    "CERTIFICATE",
+    "CLASS_EVIDENCE",
+    "COPY",
+    "DETECTION",
+    "DETECT_TABLES",
+    "DIFFERENCES",
+    "EXPOSURE",
+    "EXPOSURE_SUMMARY",
+    "FACTS",
+    "INVERSION",
+    "MODELS",
+    "MONITOR",
+    "PASSED_OVER",
+    "PICTURES",
+    "POISON_TABLES",
+    "REACHABILITY",
+    "REPAIR",
+    "REPAIR_TABLES",
+    "ROC",
+    "ROWS",
+    "SELECTION",
+    "STEALTH",
+    "TABLE_FACTS",
+    "TESTS",
+    "TRANSFER",
+    "TRUTH",
+]
+
+AUDIT_TABLES = (
+    EXPOSURE,
+    EXPOSURE_SUMMARY,
+    SELECTION,
+    CLASS_EVIDENCE,
+    TESTS,
+    ROWS,
+    ASSOCIATION,
+    FACTS,
+    TABLE_FACTS,
+    MODELS,
+    INVERSION,
+    STEALTH,
+    DIFFERENCES,
+    CERTIFICATE,
+    MONITOR,
+    REACHABILITY,
+    PICTURES,
+    TRANSFER,
+    REPAIR,
+    PASSED_OVER,
+)
+DETECT_TABLES = (
+    CLASS_EVIDENCE,
+    TESTS,
+    ROWS,
+    ASSOCIATION,
+    FACTS,
+    TABLE_FACTS,
+    MODELS,
+    INVERSION,
+    STEALTH,
+    DIFFERENCES,
+    DETECTION,
+    ROC,
+    PASSED_OVER,
+)
+POISON_TABLES = (COPY, SELECTION, TRUTH, STEALTH, DIFFERENCES, FACTS)
+REPAIR_TABLES = (REPAIR, CERTIFICATE, MODELS, INVERSION, PASSED_OVER)
