@@ -19,6 +19,7 @@ from querist.effects.baselines import (
     TARNet,
     TLearner,
 )
+from querist.effects.baselines._layers import Shape
 from querist.effects.design import balance_weights
 from querist.effects.encoder import Encoder, Widths
 from querist.effects.links import Link, Links, link_of
@@ -76,11 +77,15 @@ def test_every_network_answers_for_every_kind_of_outcome(kind):
 
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_every_network_has_about_the_size_of_the_small_one(kind):
-    """12 columns, 3 arms, 2 outcomes: 23,500 parameters ± 20 %."""
+    """12 columns, 3 arms, 2 outcomes: 23,500 parameters; others by the number of inputs, as MTMT."""
     model = kind(**{**QUICK, "epochs": 1}).fit(DATA.X, DATA.arm, DATA.Y)
-    assert model.parameters_ == pytest.approx(23_500, rel=0.2)
-    wide = model._net(model.shape_._replace(width=round(kind.SMALL * kind.WIDER)))
-    assert sum(one.numel() for one in wide.parameters()) == pytest.approx(604_000, rel=0.2)
+    assert model.parameters_ == pytest.approx(23_500, rel=0.1)
+    for preset, budget in (("small", 23_400 + 136 * 38), (None, 1_663_000 + 1_032 * 38)):
+        shape = Shape(Widths(50, (), ()), 1, (1, 2), 1)
+        width = kind(preset=preset)._width_for(shape)
+        net = kind()._net(shape._replace(width=width))
+        assert sum(one.numel() for one in net.parameters()) == pytest.approx(budget, rel=0.12)
+    assert kind(width=8, **QUICK).fit(DATA.X, DATA.arm, DATA.Y).shape_.width == 8
 
 
 @pytest.mark.parametrize("kind", NETWORKS)

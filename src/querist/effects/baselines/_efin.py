@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import nn
 from torch.nn import functional
@@ -80,8 +78,6 @@ class EFINLike(Networks):
 
     Source: after Liu et al. (2023), EFIN, without the constraint that hides the arm from the uplift part; several arms and outcomes.
     """
-
-    SMALL: ClassVar[int] = 32
 
     def _net(self, shape: Shape) -> Net:
         return _EFIN(shape._replace(width=-(-shape.width // HEADS) * HEADS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -57,8 +57,6 @@ class MMoE(Networks):
     Source: Ma et al. (2018).
     """
 
-    SMALL: ClassVar[int] = 56
-
     def _net(self, shape: Shape) -> Net:
         return _MMoE(shape)
 
@@ -101,8 +99,6 @@ class PLE(Networks):
     Source: Tang et al. (2020).
     """
 
-    SMALL: ClassVar[int] = 36
-
     def _net(self, shape: Shape) -> Net:
         return _PLE(shape)
 
@@ -131,8 +127,6 @@ class M3TN(Networks):
 
     Source: Sun & Chen (2024); ours: the sum on the scale of the link, and several outcomes.
     """
-
-    SMALL: ClassVar[int] = 48
 
     def _net(self, shape: Shape) -> Net:
         return _M3TN(shape)
@@ -178,8 +172,6 @@ class FlexTENet(Networks):
 
     Source: Curth & van der Schaar (2021), with more arms than two; all layers are split.
     """
-
-    SMALL: ClassVar[int] = 33
 
     def __init__(self, *, orthogonal: float = 0.01, **common: Any):
         super().__init__(**common)

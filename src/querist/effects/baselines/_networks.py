@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 
 from querist.effects.baselines._layers import Net, Shape
-from querist.effects.encoder import Widths
+from querist.effects.encoder import Encoder, Widths
 from querist.effects.estimator import Estimator, Parts
 from querist.effects.links import Links, links_from_json
 from querist.effects.nettrain import Observed, links_for, made, responses, train
@@ -20,23 +20,21 @@ from querist.sources.rows import Encoded
 __all__ = ["Networks"]
 
 
+BUDGETS: dict[str | None, tuple[int, int]] = {"small": (23_400, 136), None: (1_663_000, 1_032)}
+"""Parameters of MTMT by preset: on twelve inputs, and for each further one. Arms and outcomes hardly count."""
+
+
 class Networks(Estimator):
     """Estimators over a network whose latents are responses under every arm.
 
-    preset: "small" (about 23,500 parameters for 12 columns, 3 arms and 2 outcomes) or None (about 600,000), as MTMT has; width: the
-    network's own width, in place of the preset's. link: "auto" (0/1 outcomes logit, counts log, many zeros in two parts, others
-    as they are), a link's name, or outcome to link. weighting: "none", "ipw" or "overlap". epochs, batch_size, lr, weight_decay,
-    val_fraction, patience, device: see `nettrain.train`. ensemble: networks of other seeds whose means are predicted; the sd of
-    their effects comes as `spread`, which is no interval. Further keywords: see Estimator.
+    preset: "small" or None; the width is chosen so that there are about as many parameters as MTMT of the same preset has on these
+    columns (about 23,400 and 1,660,000 on twelve numbers). width: the network's own, in place of that. link: "auto" (0/1 outcomes
+    logit, counts log, many zeros in two parts, others as they are), a link's name, or outcome to link. weighting: "none", "ipw" or
+    "overlap". epochs, batch_size, lr, weight_decay, val_fraction, patience, device: see `nettrain.train`. ensemble: networks of other
+    seeds whose means are predicted; the sd of their effects comes as `spread`, which is no interval. Further keywords: see Estimator.
 
     Fitted ones have histories_ (a frame per member) and parameters_ (their number).
     """
-
-    SMALL: ClassVar[int] = 32
-    """Width of the small preset."""
-
-    WIDER: ClassVar[float] = 5.5
-    """How much wider a network is without a preset."""
 
     def __init__(
         self,
@@ -69,6 +67,23 @@ class Networks(Estimator):
         self.ensemble = ensemble
         self.device = device
 
+    def _width_for(self, shape: Shape) -> int:
+        """The width whose number of parameters is nearest to that of MTMT of this preset on as many inputs."""
+        base, each = BUDGETS[self.preset]
+
+        def count(width: int) -> int:
+            with torch.device("meta"):
+                net = self._net(shape._replace(width=width))
+            return sum(one.numel() for one in net.parameters())
+
+        with torch.device("meta"):
+            budget = base + each * (Encoder(*shape.columns).width - 12)
+        low, high = 1, 4096
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if count(middle) <= budget else (low, middle)
+        return min((low, high), key=lambda width: abs(count(width) - budget))
+
     def _net(self, shape: Shape) -> Net:
         """A new network of a shape."""
         raise NotImplementedError
@@ -78,17 +93,15 @@ class Networks(Estimator):
         return None
 
     def _fit(self, sample: Sample, hooks: Sequence[Any]) -> None:
-        if self.preset not in ("small", None):
+        if self.preset not in BUDGETS:
             raise BadOption("No such preset", value=self.preset, allowed="small, None")
         if type(self.ensemble) is not int or self.ensemble < 1:
             raise BadOption("An ensemble has members", value=self.ensemble, allowed="ensemble >= 1")
-        width = self.width if self.width is not None else self.SMALL
-        if self.width is None and self.preset is None:
-            width = round(self.SMALL * self.WIDER)
-        if width < 1:
-            raise BadOption("A network has a width", value=width, allowed="width >= 1")
+        if self.width is not None and self.width < 1:
+            raise BadOption("A network has a width", value=self.width, allowed="width >= 1")
         self.links_ = links_for(sample, self.link)
-        self.shape_ = Shape(Widths.of(sample.columns), sample.arms, self.links_.latents, width)
+        shape = Shape(Widths.of(sample.columns), sample.arms, self.links_.latents, self.width or 1)
+        self.shape_ = shape if self.width else shape._replace(width=self._width_for(shape))
         self.nets_, self.histories_ = [], []
         for member in range(self.ensemble):
             net = made(lambda: self._net(self.shape_), sample.seed, type(self).__name__, member)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -50,8 +50,6 @@ class TARNet(Networks):
 
     Source: Shalit, Johansson & Sontag (2017), with more arms than two and all outcomes at the end of each head.
     """
-
-    SMALL: ClassVar[int] = 64
 
     def _net(self, shape: Shape) -> Net:
         return _Heads(shape)
