@@ -116,6 +116,17 @@ def test_a_size_changes_seeds_and_numbers():
     assert "seeds 8; n 100; rates {0.1, 1}" in words
 
 
+def test_repeats_stand_in_for_the_seeds_of_a_size():
+    ledger = run("toys.above-zero", repeats=3)
+    assert ledger.table["seeds"].to_list() == [3]
+    result = ledger.results["toys"]
+    assert result.samples["seed_index"].n_unique() == 3
+    assert "seeds 3;" in " ".join(result.layout.sections[1].words)
+    assert "--repeats 3" in " ".join(RoomClaims().argv(ClaimsConfig(repeats=3)))
+    with pytest.raises(BadOption, match="repeats"):
+        run("toys.above-zero", repeats=1)
+
+
 def test_selection_by_id_and_glob_keeps_the_order_of_the_ledger():
     assert [claim.id for claim in select(["toys.s*", "toys.above-one"])["toys"]] == ["toys.above-one", "toys.summed"]
     assert len(select()["toys"]) == len(CLAIMS)

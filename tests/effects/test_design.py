@@ -227,6 +227,21 @@ def test_estimated_propensities_find_the_truth_out_of_fold():
     assert np.abs(estimated_propensity(X, other, 3, folds=3)[7] - e[7]).max() < 0.02
 
 
+def test_overlap_is_measured_on_propensities_that_are_not_clipped():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(4000, 1))
+    codes = (rng.random(4000) < 1 / (1 + np.exp(3 - 4 * X[:, 0]))).astype(int)
+    clipped, whole = (estimated_propensity(X, codes, 2, clip=clip) for clip in ((0.01, 0.99), None))
+    assert clipped.min() >= 0.01 - 1e-12
+    assert whole.min() < 1e-4
+    assert whole.sum(axis=1) == pytest.approx(np.ones(4000))
+    inside = (whole.min(axis=1) > 0.02) & (whole.max(axis=1) < 0.98)
+    assert clipped[inside] == pytest.approx(whole[inside])
+    assert overlap(clipped, codes).clipped_share.max() == 0
+    assert overlap(whole, codes).clipped_share.max() > 0.2
+    assert overlap(whole, codes).ess_share[1] < overlap(clipped, codes).ess_share[1]
+
+
 # ----------------------------------------------------------------------------------------------- randomisation and overlap
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -167,6 +167,11 @@ class Claim:
     def name(self) -> str:
         """The id without its room: name of the claim's table, and how the names of its figures begin."""
         return self.id.partition(".")[2]
+
+    def repeated(self, seeds: int) -> Claim:
+        """The same with another number of repetitions at either size; one that is done once stays so."""
+        sizes = {name: size if size.seeds == 1 else replace(size, seeds=seeds) for name, size in self.sizes.items()}
+        return replace(self, sizes=sizes)
 
     @property
     def question(self) -> Question:

@@ -21,6 +21,11 @@ class ClaimsOptions(StudyConfig):
     size: SizeName = Field(
         default="small", description="small: minutes on two cores; full: the sizes, rates and seeds of the source."
     )
+    repeats: int | None = Field(
+        default=None,
+        ge=2,
+        description="Draws, splits or seeds of every claim that repeats itself, in place of the size's own number.",
+    )
 
 
 class ClaimsConfig(ClaimsOptions):

@@ -60,12 +60,13 @@ class ClaimsStudy(Study[ClaimsConfig]):
     claims: ClassVar[tuple[Claim, ...]] = ()
 
     def chosen(self, config: ClaimsConfig) -> tuple[Claim, ...]:
-        """The claims that the config names, in its order. Raises UnknownName."""
+        """The claims that the config names, in its order, repeated as often as it says. Raises UnknownName."""
         known = {claim.id: claim for claim in self.claims}
         for name in config.claims:
             if name not in known:
                 raise UnknownName("No such claim", value=name, allowed=near(name, known, 12))
-        return tuple(known[name] for name in dict.fromkeys(config.claims)) or self.claims
+        found = tuple(known[name] for name in dict.fromkeys(config.claims)) or self.claims
+        return found if config.repeats is None else tuple(claim.repeated(config.repeats) for claim in found)
 
     def check(self, config: ClaimsConfig) -> None:
         """Refuse unknown claims, and a selection of which no claim's data are here."""
@@ -90,6 +91,7 @@ class ClaimsStudy(Study[ClaimsConfig]):
     def argv(self, config: ClaimsConfig) -> Sequence[str]:
         """What a person types: claims have one command for all rooms."""
         words = ["claims", *config.claims, "--size", config.size, "--seed", str(config.seed)]
+        words += [] if config.repeats is None else ["--repeats", str(config.repeats)]
         return words if config.device == "auto" else [*words, "--device", config.device]
 
     def units(self, config: ClaimsConfig, stage: str, done: Mapping[str, pl.DataFrame]) -> Sequence[Unit]:

@@ -95,12 +95,14 @@ def estimated_propensity(
     folds: int = 5,
     cluster: Any = None,
     ridge: float = 1.0,
+    clip: tuple[float, float] | None = CLIP,
     seed: int = 0,
 ) -> Float[np.ndarray, "n arms"]:
     """P(A = m | x) from a multinomial logistic regression on standardised columns that never saw the row's fold.
 
-    X: [n, d]. Clusters stay whole. Estimates are clipped to [.01, .99] and scaled to sum to 1. ridge: inverse of scikit-learn's
-    C. Raises NonFinite, ShapeMismatch, TooFewRows, BadOption where a fold's training rows miss an arm.
+    X: [n, d]. Clusters stay whole. Estimates are clipped to [.01, .99] and scaled to sum to 1; clip=None leaves them as they are,
+    which is what `overlap` must see. ridge: inverse of scikit-learn's C. Raises NonFinite, ShapeMismatch, TooFewRows, BadOption
+    where a fold's training rows miss an arm.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -118,5 +120,6 @@ def estimated_propensity(
         model = LogisticRegression(C=1 / ridge, max_iter=500, tol=1e-6)
         model.fit((train - centre) / scale, codes[~held])
         e[held] = model.predict_proba((X[held] - centre) / scale)
-    e = np.clip(e, *CLIP)
+    # Without clipping too an estimate may have underflown to 0, of which there is no weight.
+    e = np.clip(e, *(clip or (np.finfo(float).tiny, 1.0)))
     return e / e.sum(axis=1, keepdims=True)

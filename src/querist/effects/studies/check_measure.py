@@ -110,7 +110,10 @@ def _overlap(config: CheckConfig, people: Opened) -> list[Row]:
     e = people.propensity
     if people.shares is None and people.dense.shape[1]:
         try:
-            e = estimated_propensity(people.dense, people.codes, people.arms, cluster=people.clusters, seed=config.seed)
+            # Not clipped: clipped ones would all lie inside, and make a few people seem to stand for many.
+            e = estimated_propensity(
+                people.dense, people.codes, people.arms, cluster=people.clusters, clip=None, seed=config.seed
+            )
         except BadInput:  # too few rows of an arm for folds: shares are all that is known
             e = people.propensity
     found = overlap(np.asarray(e), people.codes)
