@@ -1,33 +1,58 @@
 """Signs of a backdoor in a table or in activations; none of them is given a trigger, a truth or a success rate."""
 
 from querist.concepts.detectors._agreement import AgreementTest, agreement_test
+from querist.concepts.detectors._anomaly import CleanseTest, anomaly_index, cleanse_test
 from querist.concepts.detectors._association import Association, association, size_outlier
+from querist.concepts.detectors._cleanse import ConceptCleanse, clean_indices
 from querist.concepts.detectors._clustering import Clusters, activation_clusters
 from querist.concepts.detectors._conflicts import Conflicts, conflicts
+from querist.concepts.detectors._conjunctions import Conjunctions, absent_conjunctions, literals
 from querist.concepts.detectors._consistency import ConsistencyCheck, consistency_check
+from querist.concepts.detectors._detector import Detector, Findings
+from querist.concepts.detectors._entropy import Perturbation
 from querist.concepts.detectors._evaluate import Detection, evaluate
+from querist.concepts.detectors._gradient import invert_gradient
+from querist.concepts.detectors._inversion import Inversion, invert_discrete
 from querist.concepts.detectors._masked import masked_agreement
+from querist.concepts.detectors._network import activations_of
 from querist.concepts.detectors._pattern import PatternExcess, pattern_excess
 from querist.concepts.detectors._reference import ReferenceTest, class_level_test, reference_test
+from querist.concepts.detectors._runtime import RuntimeMonitor
 from querist.concepts.detectors._spectral import Signature, signature_flags, signature_threshold, spectral_signature
 
 __all__ = [
     "AgreementTest",
     "Association",
+    "CleanseTest",
     "Clusters",
+    "ConceptCleanse",
     "Conflicts",
+    "Conjunctions",
     "ConsistencyCheck",
     "Detection",
+    "Detector",
+    "Findings",
+    "Inversion",
     "PatternExcess",
+    "Perturbation",
     "ReferenceTest",
+    "RuntimeMonitor",
     "Signature",
+    "absent_conjunctions",
     "activation_clusters",
+    "activations_of",
     "agreement_test",
+    "anomaly_index",
     "association",
     "class_level_test",
+    "clean_indices",
+    "cleanse_test",
     "conflicts",
     "consistency_check",
     "evaluate",
+    "invert_discrete",
+    "invert_gradient",
+    "literals",
     "masked_agreement",
     "pattern_excess",
     "reference_test",

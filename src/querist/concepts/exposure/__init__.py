@@ -1,8 +1,10 @@
 """What a trigger achieves, beside its nulls, and whether it can be seen."""
 
 from querist.concepts.exposure._attack import AttackReport, attack_report, excess_interval
+from querist.concepts.exposure._pixels import perturb
 from querist.concepts.exposure._protocol import protocol
 from querist.concepts.exposure._quality import ConceptQuality, ModelQuality, concept_quality, model_quality
+from querist.concepts.exposure._reachability import EPS, Reach, Reachability, reachability, redrawn
 from querist.concepts.exposure._stealth import Stealth, hamming, kernel_mmd, stealth_of, two_sample
 from querist.concepts.exposure._subject import Predict, Subject, as_model, at_bottleneck, codes_of
 from querist.concepts.exposure._summary import (
@@ -35,12 +37,15 @@ from querist.concepts.exposure._transfer import (
 
 __all__ = [
     "ARCHITECTURES",
+    "EPS",
     "Architecture",
     "AttackReport",
     "ConceptQuality",
     "ModelQuality",
     "Parts",
     "Predict",
+    "Reach",
+    "Reachability",
     "Setting",
     "Stealth",
     "Subject",
@@ -61,8 +66,11 @@ __all__ = [
     "kernel_mmd",
     "model_quality",
     "over_targets",
+    "perturb",
     "planted",
     "protocol",
+    "reachability",
+    "redrawn",
     "repeat_parts",
     "repeat_seed",
     "select",
