@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import importlib.util
 import io
 import json
 import os
@@ -10,6 +12,7 @@ import random
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -38,15 +41,15 @@ def check_study(
     config: StudyConfig,
     tmp_path: Path,
     *,
-    engines: Sequence[str] = ("local:2",),
+    engines: Sequence[str] = ("local:2", "ray"),
     kill: bool = True,
     chromium: str | None = None,
     seed: int = 0,
 ) -> Result:
     """What every study must do; returns its result from memory.
 
-    It gives the same tables in memory and in a folder, from every engine, and after a SIGKILL at a random unit followed
-    by `resume`; its tables match their specifications, its findings' questions are declared, its layout names exist,
+    It gives the same tables in memory and in a folder, from every engine (Ray where it is installed), and after a SIGKILL at a
+    random unit followed by `resume`; its tables match their specifications, its findings' questions are declared, its layout names exist,
     its summary opens with the envelope, and its report opens in a browser without a network. `study_factory` is a
     function or class that another process can import.
     """
@@ -61,6 +64,8 @@ def check_study(
     again = ask(study_factory(), config, out=folder, resume=True, progress=False)
     assert_same_answer(again, memory)
     for engine in engines:
+        if engine == "ray" and not ray_is_here():
+            continue
         out = tmp_path / engine.replace(":", "-")
         assert_same_answer(ask(study_factory(), config, out=out, engine=engine, progress=False), memory)
     if kill:
@@ -75,6 +80,19 @@ def check_study(
     if chromium is not None:
         check_page(folder / "report.html", chromium)
     return memory
+
+
+@cache
+def ray_is_here() -> bool:
+    """Whether the extra is installed; its cluster then stays for all tests of this process, workers and their imports too."""
+    if importlib.util.find_spec("ray") is None:
+        return False
+    from querist.runs.engines.ray import Ray
+
+    cluster = Ray("ray")
+    cluster._connected()
+    atexit.register(cluster.close)
+    return True
 
 
 def check_answer(study: Study[Any], result: Result) -> None:

@@ -14,7 +14,7 @@ from tests.harness import assert_same_answer, assert_same_tables, check_bad_inpu
 from tests.runs.asking import asked, gone, run_script
 from tests.runs.small_study import SmallConfig, SmallStudy
 
-from querist.errors import BadOption, MissingExtra
+from querist.errors import BadOption
 from querist.files import encode_key, write_text
 from querist.reports.ask import ask
 from querist.runs.carry import UnitsFailed
@@ -44,9 +44,8 @@ def test_bad_engines():
     check_bad_input(
         [
             (lambda name=name: choose(name), BadOption, [name, *known])
-            for name in ("lokal", "local:0", "local:x", "local:-1")
+            for name in ("lokal", "local:0", "local:x", "local:-1", "rayon")
         ]
-        + [(lambda name=name: choose(name), MissingExtra, [name, "local"]) for name in ("ray", "ray://host:1")]
     )
 
 

@@ -54,12 +54,10 @@ def claims(
     wanted = gates.parse(common.fail_if, questions, room)
     before = None if against is None else earlier(against)
     out = common.out or default_folder(room, "claims" if room != "claims" else "all")
-    if common.mlflow is not None:
-        from querist.errors import MissingExtra
-
-        raise MissingExtra("Logging claims to MLflow is not built", value=common.mlflow, mend="Leave it out")
     progress = False if common.quiet else None
-    ledger = carry_out_rooms(chosen, options, out, engine=common.engine, resume=common.resume, progress=progress)
+    ledger = carry_out_rooms(
+        chosen, options, out, engine=common.engine, resume=common.resume, progress=progress, mlflow=common.mlflow
+    )
     outcomes = gates.evaluate(wanted, ledger.findings, ledger.summary)
     if common.json:
         import json

@@ -89,6 +89,7 @@ def carry_out_rooms(
     engine: str,
     resume: bool,
     progress: Any,
+    mlflow: str | None = None,
 ) -> Ledger:
     """One study per room, in `out` itself where there is one room, else in `out`/ROOM with a page that leads to all."""
     from querist.runs.provenance import now, versions
@@ -100,7 +101,9 @@ def carry_out_rooms(
     for room, claims in chosen.items():
         settings = ClaimsConfig.build(**options.model_dump(), claims=tuple(claim.id for claim in claims))
         folder = out / room if many and out is not None else out
-        results[room] = ask(study_of(room), settings, out=folder, engine=engine, resume=resume, progress=progress)
+        results[room] = ask(
+            study_of(room), settings, out=folder, engine=engine, resume=resume, progress=progress, mlflow=mlflow
+        )
     if not many:
         return Ledger(results, next(iter(results.values())).summary, out)
     rows = [row for result in results.values() for row in result.summary["ledger"]]

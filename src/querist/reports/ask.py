@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from querist.errors import BadOption, InvariantBroken, MissingExtra
+from querist.errors import BadOption, InvariantBroken
 from querist.files import write_text
 from querist.reports.document import Document
 from querist.reports.result import Result
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from querist.runs.mlflow import Tracking
+
 __all__ = ["ask"]
 
 
@@ -50,21 +52,21 @@ def ask(
     In memory nothing is written and inputs are not fingerprinted. `progress`: a callable (done, total, key), None for a
     bar on standard error, False for silence. `argv`: the command line, where one was typed. Raises what `study.check` and
     `Run` raise, UnitsFailed where units raised, KeyboardInterrupt where the run was interrupted (by Ctrl-C or SIGTERM); a
-    run folder is kept and can be resumed.
+    run folder is kept and can be resumed. `mlflow`: a tracking address to which the finished run folder is logged as well.
     """
-    if mlflow is not None:
-        raise MissingExtra("Logging to MLflow is not built yet in this version", value=mlflow, mend="Leave it out")
-    if resume and out is None:
-        raise BadOption("There is nothing to resume without a run folder", mend="Name it: --out DIR (out=DIR)")
+    for what, asked in (("resume", resume), ("log to MLflow", mlflow is not None)):
+        if asked and out is None:
+            raise BadOption(f"There is nothing to {what} without a run folder", mend="Name it: --out DIR (out=DIR)")
     engine_for = choose(engine)
     study.check(config)
+    tracking = None if mlflow is None else _tracking(mlflow, study)
     report = None if progress is True else progress
     if out is None:
         return _in_memory(study, config, engine, engine_for, report)
     with Run(Path(out), resume=resume) as run, _terminable():
         run.begin(header(study, config, engine, study.inputs(config), argv))
         if run.header["status"] == "done":
-            return Result.open(run.folder)
+            return _logged(Result.open(run.folder), tracking)
         tables = carry(study, config, run, engine_for, report)
         answer = study.finish(config, tables)
         seconds = run.seconds
@@ -73,7 +75,20 @@ def ask(
         run.write_answer(result.tables, result.findings, result.figures.values(), result.layout, result.summary)
         write_text(run.folder / "report.html", _page(result.document()))
         run.end("done", seconds=seconds)
-    return Result.open(run.folder)
+    return _logged(Result.open(run.folder), tracking)
+
+
+def _tracking(uri: str, study: Study[Any]) -> Tracking:
+    from querist.runs.mlflow import Tracking
+
+    return Tracking(uri, study.room, study.command)
+
+
+def _logged(result: Result, tracking: Tracking | None) -> Result:
+    """The result of a finished run folder, told to MLflow where that is wished."""
+    if tracking is not None and result.folder is not None:
+        tracking.log(result.folder, result.header, result.summary)
+    return result
 
 
 def _in_memory(

@@ -34,7 +34,7 @@ class CommonOptions:
     json: Annotated[bool, Parameter(negative=())] = False
     """Print the summary as JSON on standard output and nothing else there."""
     engine: str = "auto"
-    """auto, serial, local, local:N, ray or ray://ADDRESS; auto is local above 30 s of estimated work."""
+    """auto, serial, local, local:N, ray or ray://HOST:PORT; auto is local above 30 s of estimated work."""
     resume: Annotated[bool, Parameter(negative=())] = False
     """Go on with the run in --out; begin one where there is none."""
     quiet: Annotated[bool, Parameter(negative=())] = False

@@ -15,7 +15,7 @@ __all__ = ["AUTO_SECONDS", "Engine", "choose"]
 AUTO_SECONDS = 30.0
 """`auto` starts a pool above this many seconds of estimated work: starting one costs 3 to 5 s of imports per worker."""
 
-_NAMES = "auto, serial, local, local:N, ray, ray://ADDRESS"
+_NAMES = "auto, serial, local, local:N, ray, ray://HOST:PORT"
 
 
 class Engine(Protocol):
@@ -56,5 +56,6 @@ def choose(name: str) -> Callable[[Sequence[Unit]], Engine]:
     if name == "ray" or name.startswith("ray://"):
         from querist.runs.engines.ray import Ray
 
-        Ray(name)
+        cluster = Ray(name)
+        return lambda units: cluster
     raise BadOption("No such engine", value=name, allowed=_NAMES, mend="N is a number of processes, at least 1")

@@ -9,12 +9,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
 from multiprocessing import get_context, parent_process
-from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from querist.errors import BadOption
+from querist.runs.engines.parcel import carried_out, packed, unpacked
 from querist.runs.study import Unit
 from querist.runs.threads import for_children, machine_threads
 from querist.runs.work import Outcome
@@ -49,7 +48,7 @@ class Local:
             return
         threads = max(unit.threads for unit in waiting)
         count = self.workers or max(1, machine_threads() // threads)
-        parcel = _packed(work)
+        parcel = packed(work)
         suspects: deque[Unit] = deque()
         flying: dict[Future[Outcome], Unit] = {}
         pool = self._open(count, threads, parcel, len(waiting))
@@ -112,7 +111,7 @@ class _Pool:
     def hand_out(self, unit: Unit, parcel: bytes, flying: dict[Future[Outcome], Unit]) -> bool:
         """Give a unit to the pool; False where the pool is broken."""
         try:
-            flying[self._submit(_one, parcel, unit)] = unit
+            flying[self._submit(carried_out, parcel, unit)] = unit
         except BrokenProcessPool:
             self.broken = True
         return not self.broken
@@ -164,8 +163,6 @@ class _Pool:
 
 # ------------------------------------------------------------------------------------------------- inside a worker
 
-_read: tuple[bytes, Callable[[Unit], Outcome]] | None = None
-
 
 def _begin() -> None:
     """A worker leaves interruptions to its parent, and ends when its parent is gone, even by SIGKILL."""
@@ -181,30 +178,5 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _unpacked(parcel: bytes) -> Callable[[Unit], Outcome]:
-    """The work, read once per stage: a study keeps what it has opened."""
-    global _read
-    if _read is None or _read[0] != parcel:
-        # Our own bytes from our own parent, read here and not by the pool, whose workers die of what they cannot read.
-        _read = (parcel, ForkingPickler.loads(parcel))  # pyright: ignore[reportAttributeAccessIssue]
-    return _read[1]
-
-
 def _greeting(parcel: bytes) -> None:
-    _unpacked(parcel)
-
-
-def _one(parcel: bytes, unit: Unit) -> Outcome:
-    return replace(_unpacked(parcel)(unit), cause=None)
-
-
-def _packed(work: Callable[[Unit], Outcome]) -> bytes:
-    try:
-        return bytes(ForkingPickler.dumps(work))
-    except Exception as error:
-        raise BadOption(
-            "This study cannot cross processes",
-            value=f"{type(error).__name__}: {error}",
-            allowed="engine serial",
-            mend="Use engine serial",
-        ) from error
+    unpacked(parcel)

@@ -1,0 +1,222 @@
+"""The Ray engine: the same bits as serial, workers, drivers and nodes that die, clusters by address."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.harness import ask_and_die, assert_same_answer, assert_same_tables, check_bad_input, ray_is_here
+from tests.runs.asking import Asking, asked, gone, processes_below, run_script
+from tests.runs.small_study import SmallConfig, SmallStudy
+from tests.runs.test_engines import Fatal, Held, units
+
+from querist.errors import BadOption, MissingExtra
+from querist.files import encode_key
+from querist.reports.ask import ask
+from querist.reports.result import Result
+from querist.runs.carry import UnitsFailed
+from querist.runs.engines import choose
+from querist.runs.engines.local import KILLED
+from querist.runs.engines.ray import Ray
+from querist.runs.journal import Journal
+from querist.runs.study import Unit
+from querist.runs.work import Outcome
+
+pytest.importorskip("ray", reason="the extra ray is not installed")
+pytestmark = pytest.mark.xdist_group("ray")
+
+
+def test_without_the_package_or_an_address_it_says_so(monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        silent = f"ray://127.0.0.1:{taken.getsockname()[1]}"
+        rows = [
+            (lambda: choose("ray://nowhere"), BadOption, ["ray://nowhere", "ray://HOST:PORT"]),
+            (lambda: choose(silent), BadOption, [silent, "ray start --head"]),
+        ]
+        check_bad_input(rows)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    check_bad_input([(lambda: choose("ray"), MissingExtra, ["engine ray", "querist[ray]"])])
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """The harness's own, for the tests that need no other: an engine uses the connection that it finds, and leaves it open."""
+    assert ray_is_here()
+
+
+def test_tables_are_those_of_serial_with_any_number_of_threads(cluster, tmp_path):
+    for threads in (1, 2):
+        config = SmallConfig(blocks=4, side=300, threads=threads)
+        serial = ask(SmallStudy(), config, progress=False)
+        assert serial.products["threads"].to_list() == [threads] * 4
+        assert_same_answer(asked(None, config, engine="ray"), serial)
+        assert_same_answer(asked(tmp_path / str(threads), config, engine="ray"), serial)
+    assert not list(tmp_path.rglob(".seen*"))
+
+
+def test_what_is_held_in_memory_is_written_once_before_it_crosses(cluster, tmp_path):
+    config = SmallConfig(blocks=2, side=8)
+    study = Held()
+    result = ask(study, config, out=tmp_path / "run", engine="ray", progress=False)
+    assert study.times == 1
+    assert_same_tables(result.tables, ask(SmallStudy(), config, progress=False).tables)
+    check_bad_input([(lambda: ask(Held(portable=False), config, engine="ray", progress=False), BadOption, ["cross"])])
+
+
+def test_only_the_units_that_kill_their_worker_fail(cluster):
+    outcomes = {outcome.key: outcome.error for outcome in Ray("ray").map(Fatal(), units(*[1] * 8))}
+    assert outcomes == {f"unit {i}": KILLED if i in (1, 4) else None for i in range(8)}
+
+
+def test_a_killed_worker_costs_nothing_and_a_deadly_unit_is_journalled(cluster, tmp_path):
+    hold = tmp_path / "trouble"
+    hold.mkdir()
+    config = SmallConfig(blocks=4, side=8, trouble=str(hold))
+    truth = ask(SmallStudy(), config, progress=False)
+    (hold / f"kill-once-{encode_key('block 1/4')}").touch()
+    assert_same_answer(asked(tmp_path / "once", config, engine="ray"), truth)
+    assert list(hold.iterdir()) == []
+
+    (hold / f"kill-{encode_key('block 2/4')}").touch()
+    (hold / f"raise-{encode_key('block 3/4')}").touch()
+    with pytest.raises(
+        UnitsFailed, match="block 2/4: The process that worked on this unit ended without a word, twice"
+    ):
+        asked(tmp_path / "always", config, engine="ray")
+    entries = Journal(tmp_path / "always" / "units.jsonl").entries()
+    assert [entries["make", f"block {i}/4"].status for i in range(4)] == ["done", "done", "failed", "failed"]
+    for path in hold.iterdir():
+        path.unlink()
+    assert_same_answer(asked(tmp_path / "always", config, engine="ray", resume=True), truth)
+
+
+class Hang:
+    """All units but the last wait for ever."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def __call__(self, unit: Unit) -> Outcome:
+        if unit.cost < 2:
+            (self.folder / unit.key).write_text(str(os.getpid()))
+            time.sleep(600)
+        return Outcome(unit.key, 0.0)
+
+
+def test_closing_the_outcomes_ends_units_that_still_run(cluster, tmp_path):
+    outcomes = Ray("ray").map(Hang(tmp_path), units(1, 2))
+    assert next(outcomes).key == "unit 1"
+    while not (tmp_path / "unit 0").exists() or not (tmp_path / "unit 0").read_text():
+        time.sleep(0.02)
+    outcomes.close()
+    assert gone([int((tmp_path / "unit 0").read_text())])
+
+
+class Placed:
+    """Work whose folder some node does not see: here, one that goes away once the driver has looked."""
+
+    def __init__(self, scratch: Path):
+        self.scratch = scratch
+
+    def __call__(self, unit: Unit) -> Outcome:
+        return Outcome(unit.key, 0.0)
+
+
+def test_a_node_that_does_not_see_the_run_folder_is_told_before_the_work(cluster, tmp_path, monkeypatch):
+    from querist.runs.engines import ray as module
+
+    assert [outcome.error for outcome in Ray("ray").map(Placed(tmp_path), units(1))] == [None]
+    monkeypatch.setattr(module, "_greeting", lambda parcel, paths, marker: False)
+    check_bad_input([(lambda: list(Ray("ray").map(Placed(tmp_path), units(1))), BadOption, [str(tmp_path), "share"])])
+    monkeypatch.setattr(module, "_greeting", lambda parcel, paths, marker: not marker.unlink())
+    outcome = next(Ray("ray").map(Placed(tmp_path), units(1)))
+    assert "does not see the run folder" in (outcome.error or "")
+
+
+LOST = """
+import sys, time
+from pathlib import Path
+from querist.reports.ask import ask
+from querist.reports.result import Result
+from tests.runs.small_study import SmallConfig, SmallStudy
+if __name__ == "__main__":
+    before = sys.stdout
+    ask(SmallStudy(), SmallConfig(blocks=2, side=8, trouble={trouble!r}, sleep=1.0), engine="ray", progress=False)
+    assert sys.stdout is before
+    import ray
+    assert not ray.is_initialized()
+    print("the summary")
+"""
+
+
+def test_standard_output_is_left_alone(tmp_path):
+    (tmp_path / f"kill-once-{encode_key('block 1/2')}").touch()
+    said = run_script(LOST.format(trouble=str(tmp_path)))
+    assert said.stdout == "the summary\n", said.stderr
+    assert "worker died" in said.stderr
+
+
+def test_a_killed_driver_is_resumed_and_leaves_no_processes(tmp_path):
+    config = SmallConfig(blocks=4, side=8)
+    truth = ask(SmallStudy(), config, progress=False)
+    ask_and_die(SmallStudy, config, tmp_path / "killed", 3, engine="ray")
+    before = (tmp_path / "killed" / "units.jsonl").read_bytes()
+    assert before.count(b"\n") >= 3
+    assert_same_answer(asked(tmp_path / "killed", config, engine="local:1", resume=True), truth)
+    assert (tmp_path / "killed" / "units.jsonl").read_bytes().startswith(before)
+
+    asking = Asking(tmp_path / "stopped", SmallConfig(blocks=6, side=8, sleep=0.3), engine="ray")
+    asking.until_done(1)
+    below = processes_below(asking.process.pid)
+    assert below
+    asking.signal(signal.SIGINT)
+    assert asking.end() == 130
+    assert gone(below)
+    assert json.loads((tmp_path / "stopped" / "run.json").read_text())["status"] == "interrupted"
+
+
+@pytest.fixture
+def two_nodes(tmp_path):
+    """A head and a second raylet of one core each, on this machine: its address."""
+    from ray.cluster_utils import Cluster
+
+    together = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 2**27})
+    other = together.add_node(num_cpus=1, object_store_memory=2**27)
+    yield together, other
+    together.shutdown()
+
+
+def test_two_raylets_scan_by_address_and_lose_nothing_with_one(two_nodes, tmp_path):
+    """A whole command on a cluster of two nodes; then a node goes away under a study."""
+    together, second = two_nodes
+    address = f"ray://{together.address}"
+    source = tmp_path / "layers.npz"
+    rng = np.random.default_rng(0)
+    np.savez(source, **{f"layer{i}": rng.normal(size=(60, 40)).astype(np.float32) for i in range(4)})
+    tables = []
+    for engine in ("serial", address):
+        out = tmp_path / engine.replace("/", "-")
+        command = ["weights", "scan", str(source), "--engine", engine, "--out", str(out), "--quiet"]
+        done = subprocess.run(
+            [sys.executable, "-m", "querist", *command], capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        tables.append(dict(Result.open(out).tables))
+    assert_same_tables(tables[1], tables[0])
+
+    config = SmallConfig(blocks=6, side=8, sleep=0.3)
+    truth = ask(SmallStudy(), config, progress=False)
+    asking = Asking(tmp_path / "run", config, engine=address)
+    asking.until_done(1)
+    together.remove_node(second, allow_graceful=False)
+    assert asking.end(120) == 0
+    assert_same_answer(asked(tmp_path / "run", config, resume=True), truth)
