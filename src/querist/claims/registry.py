@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ROOMS", "claims_of", "every_claim", "select", "study_of"]
 
-ROOMS: dict[str, str] = {"weights": "querist.claims.weights"}
+ROOMS: dict[str, str] = {"weights": "querist.claims.weights", "concepts": "querist.claims.concepts"}
 """Room to the package that holds its claims: `claims`, a tuple of Claim, and `study`, whose `Claims` is the room's study."""
 
 
