@@ -78,7 +78,7 @@ UNSEEN = Claim(
     reference=f"{PAPER} There human and machine judges look at them; here a two-sample test does.",
     protocol="CUB where it is here, else mushroom and zoo one-hot. CAT with five concepts, mode dirty at 5 %: rows of other classes get "
     "trigger and label. Those rows beside the honest rows of the target, by a ridge classifier of fixed penalty, five folds, and "
-    "permutations. (In mode mix no honest row of the target is left to compare with.)",
+    "permutations. In mode mix no honest row of the target would be left to compare with.",
     rule="The verdict of concepts.stealthy for every target, p adjusted after Holm. Holds where no target has p <= .05 and every upper "
     "limit of the AUC lies below .6; fails where more than half of the targets have p <= .05; else it cannot be told.",
     unit="AUC",
