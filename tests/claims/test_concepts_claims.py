@@ -40,6 +40,7 @@ SHARED = {
     "steps": 1,
     "restarts": 1,
     "rows": 4,
+    "retrains": 2,
 }
 
 
@@ -66,7 +67,7 @@ def test_the_claims_about_concepts_are_a_study(tmp_path, chromium):
     assert {name.partition(".")[0] for name in result.figures} == {claim.name for claim in CLAIMS}
     users = dict(result.pieces.select("piece", "claims").iter_rows())
     assert len(users["model/renderer/clean/00"]) == 11
-    assert users["model/renderer/clean/18"] == ["concepts.inversion-space"]
+    assert users["model/renderer/clean/01"] == ["concepts.inversion-space"]
     assert users["attack/renderer/cat/5/0.1/mix/3/00"] == [
         "concepts.cat-rate",
         "concepts.cat-utility",

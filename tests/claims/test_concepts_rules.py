@@ -55,7 +55,7 @@ def cell(setting, planted, repeats=2, **columns):
         for repeat in range(repeats):
             row = {"piece": "x", "setting": setting, "table": table, "target": target, "repeat": repeat}
             row |= {"selector": selector, "size": size or 20, "rate": rate, "mode": mode, "n_poisoned": 10}
-            row |= {name: float(value if np.isscalar(value) else value[i]) for name, value in columns.items()}
+            row |= {name: float(np.broadcast_to(value, len(targets))[i]) for name, value in columns.items()}
             rows.append(row)
     return rows
 

@@ -76,7 +76,7 @@ def beats(tables: Tables, selector: str, other: str) -> Judgement:
     numbers, told = [], []
     for setting, name in SETTINGS.items():
         held = [of_cell(tables["attacks"], setting, *at_one(one)) for one in (selector, other)]
-        found[setting] = over(paired(*held), "difference")
+        found[setting] = over(paired(held[0], held[1]), "difference")
         numbers.append(number(f"{name}: {selector} less {other}", found[setting], 0.0))
         numbers += [_rate(f"{name}: ASR of {one}", rows) for one, rows in zip((selector, other), held, strict=True)]
         told.append(f"{said(found[setting])} on {name}")

@@ -164,9 +164,9 @@ def _guard(payload: Mapping[str, Any], seed: int, device: str, folder: Path) -> 
     draw = repeat_seed(seed, payload["repeat"])
     rows, mended = [], {}
     for parts, target, trigger, model, clean, poisoned in _poisoned(payload, seed, device):
-        options = OF_PICTURES | {"head": "linear"} if clean.g is not None else {}
+        options: dict[str, Any] = OF_PICTURES | {"head": "linear"}
         if clean.g is None:
-            options |= {"head": payload["head"], "epochs": payload["head_epochs"]}
+            options = {"head": payload["head"], "epochs": payload["head_epochs"]}
         before = attack_report(model, parts.test, trigger, target, baseline=clean, seed=draw)
         for by in payload["by"]:
             guard = ConceptGuard(payload["groups"], by=by, seed=draw, **options)
