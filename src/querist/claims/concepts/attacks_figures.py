@@ -19,17 +19,18 @@ CELL = ("selector", "size", "rate", "mode")
 
 def success(tables: Mapping[str, pl.DataFrame], size: Size, *, claim: str) -> Iterator[Figure]:
     """A panel for each setting: targets, a mark for each cell, grey for the clean model."""
+    every = tables["attacks"].drop_nulls("asr")
+    cells = list(every.select(CELL).unique().sort(CELL).iter_rows())
     panels = []
     for setting, name in SETTINGS.items():
-        rows = tables["attacks"].filter(pl.col("setting") == setting).drop_nulls("asr")
+        rows = every.filter(pl.col("setting") == setting)
         if not rows.height:
             continue
         places = rows.select("table", "target").unique(maintain_order=True)
         several = places["table"].n_unique() > 1
         labels = [f"{table}: {target}" if several else target for table, target in places.iter_rows()]
-        values: dict[str, list[float]] = {}
-        for cell in rows.select(CELL).unique().sort(CELL).iter_rows():
-            values[_named(cell, rows)] = _means(rows, places, "asr", cell)
+        # Every panel has every cell, those that it lacks without a point: a cell keeps its mark from panel to panel.
+        values = {_named(cell, every): _means(rows, places, "asr", cell) for cell in cells}
         values["clean model, the same triggers"] = _means(rows, places, "clean_model_asr", None)
         panels.append((name, by_depth(values, labels, Axes("target", "share sent to the target"))))
     if panels:
@@ -46,7 +47,7 @@ def success(tables: Mapping[str, pl.DataFrame], size: Size, *, claim: str) -> It
 
 
 def _named(cell: tuple, rows: pl.DataFrame) -> str:
-    """What tells a cell from the others of the panel."""
+    """What tells a cell from the others."""
     selector, concepts, rate, mode = cell
     parts = [selector, f"{concepts} concepts", f"{100 * rate:g} %", mode]
     varies = [rows[name].n_unique() > 1 for name in CELL]
@@ -60,4 +61,4 @@ def _means(rows: pl.DataFrame, places: pl.DataFrame, column: str, cell: tuple | 
         mine = mine.filter(pl.col(name) == value)
     means = mine.group_by("table", "target").agg(pl.col(column).mean())
     found = places.join(means, on=["table", "target"], how="left", maintain_order="left")[column]
-    return [float("nan") if value is None else float(value) for value in found] if len(found) else [np.nan]
+    return [np.nan if value is None else float(value) for value in found]

@@ -9,7 +9,7 @@ import polars as pl
 
 from querist.claims.claim import ClaimVerdict, Judgement, Number, Size
 from querist.claims.concepts.family import SETTINGS
-from querist.claims.concepts.rules import Interval, above, below, both, number, over, said
+from querist.claims.concepts.rules import Interval, above, below, both, number, over, plain, said
 from querist.statistics import rank_p, wilson
 
 __all__ = ["guard", "image_trigger", "inversion_space", "ranks"]
@@ -38,7 +38,7 @@ def guard(tables: Tables, size: Size) -> Judgement:
                 number(f"{what}: drop of accuracy", drop, DROP),
             ]
             numbers += [
-                number(f"{what}: {said_of}", over(mine, column))
+                plain(f"{what}: {said_of}", mine, column)
                 for column, said_of in (
                     ("asr_before", "ASR before"),
                     ("asr_after", "ASR after"),
@@ -76,16 +76,17 @@ def image_trigger(tables: Tables, size: Size) -> Judgement:
             ("clean_asr", "ASR on the clean model"),
             ("collateral", "change of other concepts"),
         ):
-            numbers.append(number(f"{what} at {at}", over(part, column)))
+            numbers.append(plain(f"{what} at {at}", part, column))
     here = rows.filter((pl.col("eps") - AT).abs() < 1e-9)
     found, hit, null = over(here, "over_null"), over(here, "hit"), over(here, "null_hit")
-    names = ("physical_hit", "physical_asr", "physical_clean_asr", "natural", "untriggered")
-    whole = {name: over(here, name) for name in names}
-    numbers += [number(f"pictures, {name.replace('_', ' ')}", one) for name, one in whole.items()]
+    drawn = {name: over(here, name) for name in ("physical_asr", "physical_clean_asr")}
+    numbers += [number(f"pictures, {name.replace('_', ' ')}", one) for name, one in drawn.items()]
+    names = ("physical_hit", "natural", "untriggered")
+    numbers += [plain(f"pictures, {name.replace('_', ' ')}", here, name) for name in names]
     because = (
         f"Within 8/255 the network says the whole trigger in {said(hit)} of the pictures, {said(null)} under random signs: {said(found)} "
-        f"more; drawn anew with the trigger they reach the target in {said(whole['physical_asr'])}, "
-        f"{said(whole['physical_clean_asr'])} on the clean model."
+        f"more; drawn anew with the trigger they reach the target in {said(drawn['physical_asr'])}, "
+        f"{said(drawn['physical_clean_asr'])} on the clean model."
     )
     side = above(found, 0.0)
     verdict: ClaimVerdict = "cannot say"

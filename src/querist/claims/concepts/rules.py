@@ -12,7 +12,7 @@ from querist.claims.claim import ClaimVerdict, Judgement, Number
 from querist.errors import TooFewRows
 from querist.statistics import bootstrap
 
-__all__ = ["Interval", "above", "below", "both", "number", "of_cell", "over", "paired", "said"]
+__all__ = ["Interval", "above", "below", "both", "number", "of_cell", "over", "paired", "plain", "said"]
 
 Statistic = Callable[[np.ndarray], float]
 
@@ -77,6 +77,12 @@ def number(what: str, found: Interval | None, null: float | None = None) -> Numb
     if found is None:
         return Number(what, None, None, None, null, 0)
     return Number(what, found.estimate, found.low, found.high, null, found.n)
+
+
+def plain(what: str, rows: pl.DataFrame, column: str) -> Number:
+    """The mean of a column that decides nothing, without an interval."""
+    known = rows[column].drop_nulls()
+    return Number(what, float(known.to_numpy().mean()) if len(known) else None, n=len(known))
 
 
 def said(found: Interval | None) -> str:
