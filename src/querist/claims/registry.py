@@ -18,6 +18,7 @@ __all__ = ["ROOMS", "claims_of", "every_claim", "select", "study_of"]
 ROOMS: dict[str, str] = {
     "weights": "querist.claims.weights",
     "features": "querist.claims.features",
+    "concepts": "querist.claims.concepts",
     "effects": "querist.claims.effects",
 }
 """Room to the package that holds its claims: `claims`, a tuple of Claim, and `study`, whose `Claims` is the room's study."""
