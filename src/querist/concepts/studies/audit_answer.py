@@ -102,11 +102,7 @@ def with_p(inversion: pl.DataFrame) -> pl.DataFrame:
     """The audited model's largest index beside those of clean retrains, where there are enough of both."""
     own = (pl.col("model") == "audited") & (pl.col("method") == "discrete")
     index = inversion.filter(own)["index"].to_numpy()
-    null = (
-        inversion.filter((pl.col("model") != "audited") & (pl.col("method") == "discrete"))["index"]
-        .drop_nulls()
-        .to_numpy()
-    )
+    null = inversion.filter(pl.col("model").str.starts_with("retrain"))["index"].drop_nulls().to_numpy()
     if len(null) < LEAST or len(index) < 5 or np.isnan(index).any():
         return inversion
     found = cleanse_test(index, null)

@@ -29,7 +29,14 @@ from querist.concepts.studies.audit_measure import model_row, recipe_of, selecto
 from querist.concepts.studies.evidence import measure_evidence
 from querist.concepts.studies.opening import Material
 from querist.concepts.studies.plan import Plan
-from querist.concepts.studies.repair_measure import Case, certificate_rows, inverted, part_with, run_repair
+from querist.concepts.studies.repair_measure import (
+    Case,
+    certificate_rows,
+    chosen_attacks,
+    inverted,
+    part_with,
+    run_repair,
+)
 from querist.concepts.studies.stealth import shift_rows, stealth_rows
 from querist.concepts.triggers import Poisoned, Selection, Trigger
 from querist.errors import BadInput, BadOption
@@ -74,6 +81,9 @@ def attack(
         "passed_over": [],
     }
     tables["monitor"] = _watched(config, plan, parts, found.trigger, model, tables["passed_over"])
+    if config.repair != "none":
+        inversion, _ = inverted(model, made.data, config.strength, config.seed)
+        tables["inversion"] = [{"model": "attacked", **one} for one in inversion.table(data.classes).to_dicts()]
     if data.images is not None:
         from querist.concepts.studies.pixels import reached
 
@@ -252,7 +262,7 @@ def repair(
     attacked, clean = CBM.load(given["attacked"]), CBM.load(given["clean"])
     train, val = part_with(made.data, parts.val, config.seed)
     pure, _ = part_with(parts.train, parts.val, config.seed)
-    _, chosen_by = inverted(attacked, train, config.strength, config.seed)
+    chosen_by = chosen_attacks(given["inverted"], data)
     flags = _flags(config, train)
     case = Case(
         model=attacked,

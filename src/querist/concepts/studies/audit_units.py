@@ -83,7 +83,9 @@ def units_of(
     attacked = done["models"].filter(pl.col("model") == "attacked")
     if not attacked.height:
         return []
-    given = {"clean": paths[0], "attacked": attacked["path"][0], "reason": None}
+    kept = ("target", "method", "size", "norm", "trigger")
+    found = done["inversion"].filter((pl.col("model") == "attacked") & pl.col("size").is_not_null()).select(kept)
+    given = {"clean": paths[0], "attacked": attacked["path"][0], "inverted": found.to_dicts()}
     return [Unit(f"repair/{name}", given | {"method": name}, 2 * one) for name in REPAIRS[config.repair]]
 
 

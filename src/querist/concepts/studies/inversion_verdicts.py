@@ -31,7 +31,7 @@ def inversion_finding(table: pl.DataFrame, trusted: bool, who: str) -> list[Find
     own = table.filter((pl.col("model") == "audited") & (pl.col("method") == "discrete"))
     if not own.height:
         return []
-    retrains = table.filter((pl.col("model") != "audited") & (pl.col("method") == "discrete"))["index"].drop_nulls()
+    retrains = table.filter(pl.col("model").str.starts_with("retrain"))["index"].drop_nulls()
     middle = float(np.median(retrains.to_numpy())) if len(retrains) else None
     top = own.sort("norm", nulls_last=True, maintain_order=True).row(0, named=True)
     p = own["p"].drop_nulls()
@@ -76,7 +76,7 @@ def inversion_block(table: pl.DataFrame, findings: Sequence[Finding], names: Seq
     own = table.filter((pl.col("model") == "audited") & (pl.col("method") == "discrete"))
     if not own.height:
         return None
-    retrains = table.filter((pl.col("model") != "audited") & (pl.col("method") == "discrete"))["index"].drop_nulls()
+    retrains = table.filter(pl.col("model").str.starts_with("retrain"))["index"].drop_nulls()
     verdicts = [finding.verdict for finding in findings if finding.question == MODEL_BACKDOORED.id]
     rows = own.sort("index", descending=True, nulls_last=True, maintain_order=True).head(SHOWN).to_dicts()
     return {

@@ -81,8 +81,10 @@ class RepairStudy(Study[RepairConfig]):
         if stage == "model":
             return [Unit("model", {}, 5.0)]
         path = done["models"]["path"][0]
+        kept = ("target", "method", "size", "norm", "trigger")
+        found = done["inversion"].select(kept).filter(pl.col("size").is_not_null()).to_dicts()
         return [
-            Unit(f"repair/{name}", {"method": name, "path": path, "first": i == 0}, 5.0)
+            Unit(f"repair/{name}", {"method": name, "path": path, "first": i == 0, "inverted": found}, 5.0)
             for i, name in enumerate(self.methods(config))
         ]
 
@@ -93,9 +95,7 @@ class RepairStudy(Study[RepairConfig]):
         material = self.material(config)
         if unit.key == "model":
             return work.model_unit(config, material, folder)
-        return work.method_unit(
-            config, material, unit.payload["method"], unit.payload["path"], unit.payload["first"], folder
-        )
+        return work.method_unit(config, material, unit.payload, folder)
 
     def finish(self, config: RepairConfig, tables: Mapping[str, pl.DataFrame]) -> Answer:
         """Verdicts, the best, the page."""

@@ -30,7 +30,7 @@ from querist.concepts.triggers import Trigger
 from querist.errors import BadInput, BadOption
 from querist.statistics import folds, wilson
 
-__all__ = ["METHODS", "Case", "certificate_rows", "inverted", "part_with", "run_repair"]
+__all__ = ["METHODS", "Case", "certificate_rows", "chosen_attacks", "inverted", "part_with", "run_repair"]
 
 METHODS = (
     "drop-rows",
@@ -88,6 +88,15 @@ def inverted(model: CBM, table: ConceptData, strength: str, seed: int) -> tuple[
         if found.found[i] and trigger is not None and len(pairs) < FEW:
             pairs.append((trigger, seen.classes[found.codes[i]]))
     return found, tuple(pairs)
+
+
+def chosen_attacks(rows: Sequence[Mapping[str, Any]], data: ConceptData) -> tuple[Attack, ...]:
+    """The smallest triggers that the table inversion holds, as `inverted` gives them: (trigger, label)."""
+    found = [
+        row for row in rows if row["method"] == "discrete" and row["trigger"] is not None and row["size"] is not None
+    ]
+    found = sorted(found, key=lambda row: row["norm"])[:FEW]
+    return tuple((Trigger.from_json(row["trigger"]), data.classes[data.code(row["target"])]) for row in found)
 
 
 def run_repair(name: str, case: Case, folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -21,7 +21,7 @@ from querist.concepts.studies.audit_check import check_strength
 from querist.concepts.studies.audit_measure import model_row, recipe_of
 from querist.concepts.studies.detect_measure import read_truth
 from querist.concepts.studies.opening import Material
-from querist.concepts.studies.repair_measure import Case, inverted, part_with, run_repair
+from querist.concepts.studies.repair_measure import Case, chosen_attacks, inverted, part_with, run_repair
 from querist.errors import BadOption, CorruptFile, ShapeMismatch, SourceNotFound
 
 __all__ = ["check_repair", "flags_of", "known_attack", "method_unit", "model_unit"]
@@ -114,10 +114,9 @@ def model_unit(config: RepairConfig, material: Material, folder: Path) -> Mappin
     }
 
 
-def method_unit(
-    config: RepairConfig, material: Material, method: str, path: str | None, first: bool, folder: Path
-) -> Mapping[str, Any]:
+def method_unit(config: RepairConfig, material: Material, given: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     """One repair, with the attack that is known, else with inverted triggers."""
+    method, path, first = given["method"], given["path"], given["first"]
     data = material.data(config)
     parts, places = _parts(config, data)
     model = material.model(config)
@@ -131,7 +130,7 @@ def method_unit(
     if mine is not None and kept.n < train.n:
         at = {one: i for i, one in enumerate(train.ids.tolist())}  # type: ignore[union-attr]
         mine = mine[[at[one] for one in kept.ids.tolist()]]  # type: ignore[union-attr]
-    _, chosen_by = inverted(model, kept, config.strength, config.seed)
+    chosen_by = chosen_attacks(given["inverted"], data)
     attacks = known_attack(config, data) or chosen_by
     if not attacks:
         reason = "no trigger is known (--truth), and none of up to 8 concepts was inverted: there is nothing to repair"

@@ -44,7 +44,11 @@ INVERSION = TableSpec(
     key=("model", "target", "method"),
     shown=("target", "method", "size", "norm", "index", "p", "asr"),
     columns=(
-        Column("model", "str", "audited, or retrain/…: a clean retrain that calibrates."),
+        Column(
+            "model",
+            "str",
+            "audited; retrain/…, a clean retrain that calibrates; attacked, of the worked attack, by which repairs are chosen.",
+        ),
         Column("target", "str", "The class."),
         Column("method", "str", "discrete, or gradient."),
         Column("size", "int", "Concepts in the trigger; none where none up to 8 reaches the success asked for."),
