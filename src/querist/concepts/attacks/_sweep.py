@@ -266,6 +266,3 @@ def _fill(
     row["violates_groups"] = found.trigger.violates(train.groups, train.concepts)
     if copy is not None:
         row["n_poisoned"], row["base"] = copy.n_poisoned, copy.base
-
-
-_trained = train_copies

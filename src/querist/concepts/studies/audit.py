@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
 from querist.concepts.configs import AuditConfig
 from querist.concepts.questions import AUDIT_QUESTIONS
-from querist.concepts.studies.opening import Material, called, command_words
+from querist.concepts.studies.opening import Material, called
 from querist.concepts.studies.plan import Plan, plan_of
 from querist.concepts.tables import AUDIT_TABLES
-from querist.errors import BadInput, InvariantBroken
-from querist.reports.ask import ask
 from querist.reports.result import Result
-from querist.runs.carry import UnitsFailed
+from querist.reports.verb import answered
+from querist.reports.words import command_words
 from querist.runs.study import Answer, Study, Unit
+
+R = TypeVar("R", bound=Result)
 
 __all__ = ["AuditReport", "AuditStudy", "audit"]
 
@@ -72,7 +72,7 @@ class AuditStudy(Study[AuditConfig]):
 
     def argv(self, config: AuditConfig) -> Sequence[str]:
         """The command line of this audit."""
-        return command_words(f"concepts {self.command}", config)
+        return command_words(f"concepts {self.command}", config, positional=("data",))
 
     def portable(self, config: AuditConfig, folder: Path) -> AuditStudy:
         """Tables in memory are written once."""
@@ -123,10 +123,11 @@ def audit(
 
     Raises BadInput for a table, model or options that are wrong, UnitsFailed where the work itself failed.
     """
-    return AuditReport(**_asked(AuditStudy, data, model, reference, config, out, engine, resume, progress, fields))
+    return _asked(AuditReport, AuditStudy, data, model, reference, config, out, engine, resume, progress, fields)
 
 
 def _asked(
+    kind: type[R],
     study: type[AuditStudy],
     data: Any,
     model: Any,
@@ -137,16 +138,9 @@ def _asked(
     resume: bool,
     progress: Any,
     fields: Mapping[str, Any],
-) -> dict[str, Any]:
+) -> R:
     given = {"data": data, "model": model, "reference": reference}
     names = {role: called(what, role) for role, what in given.items() if what is not None}
     held = {role: what for role, what in given.items() if what is not None and not isinstance(what, str | os.PathLike)}
     settings = AuditConfig.build(config, **{**fields, **names})
-    quiet = False if out is None and progress is None else progress
-    try:
-        result = ask(study(held), settings, out=out, engine=engine, resume=resume, progress=quiet)
-    except UnitsFailed as failed:
-        if isinstance(failed.__cause__, BadInput | InvariantBroken):
-            raise failed.__cause__ from failed
-        raise
-    return {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
+    return answered(kind, study(held), settings, out=out, engine=engine, resume=resume, progress=progress)

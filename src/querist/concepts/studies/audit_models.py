@@ -19,7 +19,7 @@ from querist.concepts.attacks import (
     transfer_models,
     transfer_table,
 )
-from querist.concepts.attacks._sweep import _trained, planted
+from querist.concepts.attacks._sweep import planted, train_copies
 from querist.concepts.configs import AuditConfig
 from querist.concepts.data import ConceptData
 from querist.concepts.detectors import RuntimeMonitor, clean_indices, invert_discrete, invert_gradient
@@ -71,7 +71,7 @@ def attack(
     if isinstance(made, str):
         return {"stealth": [{"comparison": "label", "reason": made}]}
     data = material.data(config)
-    model = _trained(recipe_of(config, data), parts, [made.data], repeat_seed(config.seed, 0))[0]
+    model = train_copies(recipe_of(config, data), parts, [made.data], repeat_seed(config.seed, 0))[0]
     model.save(folder / "attacked")
     row = model_row(model, parts.test, config.seed) | {"model": "attacked", "path": str(folder / "attacked")}
     tables: dict[str, Any] = {

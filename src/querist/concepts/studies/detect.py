@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,12 +11,12 @@ import polars as pl
 
 from querist.concepts.configs import DetectConfig
 from querist.concepts.questions import DETECT_QUESTIONS
-from querist.concepts.studies.opening import Material, called, command_words
+from querist.concepts.studies.opening import Material, called
 from querist.concepts.tables import DETECT_TABLES
-from querist.errors import BadInput, BadOption, InvariantBroken
-from querist.reports.ask import ask
+from querist.errors import BadOption
 from querist.reports.result import Result
-from querist.runs.carry import UnitsFailed
+from querist.reports.verb import answered
+from querist.reports.words import command_words
 from querist.runs.study import Answer, Study, Unit
 
 __all__ = ["DetectReport", "DetectStudy", "detect"]
@@ -79,7 +78,7 @@ class DetectStudy(Study[DetectConfig]):
 
     def argv(self, config: DetectConfig) -> Sequence[str]:
         """The command line of this search."""
-        return command_words("concepts detect", config)
+        return command_words("concepts detect", config, positional=("data",))
 
     def portable(self, config: DetectConfig, folder: Path) -> DetectStudy:
         """Tables in memory are written once."""
@@ -137,11 +136,4 @@ def detect(
     names = {role: called(what, role) for role, what in given.items() if what is not None}
     held = {role: what for role, what in given.items() if what is not None and not isinstance(what, str | os.PathLike)}
     settings = DetectConfig.build(config, **{**fields, **names})
-    quiet = False if out is None and progress is None else progress
-    try:
-        result = ask(DetectStudy(held), settings, out=out, engine=engine, resume=resume, progress=quiet)
-    except UnitsFailed as failed:
-        if isinstance(failed.__cause__, BadInput | InvariantBroken):
-            raise failed.__cause__ from failed
-        raise
-    return DetectReport(**{field.name: getattr(result, field.name) for field in dataclasses.fields(result)})
+    return answered(DetectReport, DetectStudy(held), settings, out=out, engine=engine, resume=resume, progress=progress)

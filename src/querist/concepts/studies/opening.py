@@ -19,27 +19,12 @@ from querist.files import fingerprint, fingerprint_array, replacing, write_json
 if TYPE_CHECKING:
     from querist.concepts.model import CBM
 
-__all__ = ["Material", "StoredTable", "called", "command_words", "read_data"]
+__all__ = ["Material", "StoredTable", "called", "read_data"]
 
 
 def called(what: Any, role: str) -> str:
     """What an address or an object in memory is called: the address, or its role."""
     return os.fspath(what) if isinstance(what, str | os.PathLike) else role
-
-
-def command_words(command: str, config: DataOptions) -> list[str]:
-    """The words after `querist` that give this config: DATA, then every option that is not at its default."""
-    words = [*command.split(), str(getattr(config, "data", ""))]
-    for name, field in type(config).model_fields.items():
-        value = getattr(config, name)
-        if name == "data" or value is None or value == field.default:
-            continue
-        flag = "--" + name.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(flag if value else f"--no-{flag[2:]}")
-        else:
-            words += [flag, ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
-    return words
 
 
 def read_data(source: Any, config: DataOptions) -> ConceptData:

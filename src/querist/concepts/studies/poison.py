@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,14 +16,15 @@ from querist.concepts.data import ConceptData
 from querist.concepts.figures import attack as figures
 from querist.concepts.questions import POISON_QUESTIONS, PROTOCOL
 from querist.concepts.studies.data_summary import data_warnings
-from querist.concepts.studies.opening import Material, called, command_words
+from querist.concepts.studies.opening import Material, called
 from querist.concepts.studies.stealth import shift_rows, stealth_finding, stealth_rows, stealth_summary
 from querist.concepts.tables import POISON_TABLES
 from querist.concepts.triggers import Poisoned, Selection, cat, cat_plus, poison, random_trigger
 from querist.errors import BadOption, UnknownName, near
-from querist.files import write_frame, write_json
-from querist.reports.ask import ask
+from querist.files import write_bytes, write_frame, write_json
 from querist.reports.result import Result
+from querist.reports.verb import answered
+from querist.reports.words import command_words
 from querist.results.layout import Layout, Section
 from querist.runs.study import Answer, Study, Unit
 
@@ -119,7 +118,7 @@ class PoisonStudy(Study[PoisonConfig]):
 
     def argv(self, config: PoisonConfig) -> Sequence[str]:
         """The command line of this copy."""
-        return command_words("concepts poison", config)
+        return command_words("concepts poison", config, positional=("data",))
 
     def portable(self, config: PoisonConfig, folder: Path) -> PoisonStudy:
         """A table in memory is written once."""
@@ -245,7 +244,7 @@ def _trigger_file(config: PoisonConfig, made: Poisoned, found: Selection) -> dic
 def deliver(result: Result, out: Path) -> None:
     """Put the copy's files where the run folder is, beside the report."""
     for row in result.tables["copy"].to_dicts():
-        shutil.copyfile(result.file(row["path"]), out / row["file"])
+        write_bytes(out / row["file"], Path(result.file(row["path"])).read_bytes())
 
 
 class PoisonedCopy(Result):
@@ -280,8 +279,8 @@ def poisoned_copy(
     names = {"data": called(data, "data"), "target": target}
     settings = PoisonConfig.build(config, **{**fields, **names})
     held = {} if isinstance(data, str | os.PathLike) else {"data": data}
-    quiet = False if out is None and progress is None else progress
-    result = ask(PoisonStudy(held), settings, out=out, engine=engine, resume=resume, progress=quiet)
+    study = PoisonStudy(held)
+    copy = answered(PoisonedCopy, study, settings, out=out, engine=engine, resume=resume, progress=progress)
     if out is not None:
-        deliver(result, Path(out))
-    return PoisonedCopy(**{field.name: getattr(result, field.name) for field in dataclasses.fields(result)})
+        deliver(copy, Path(out))
+    return copy

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,12 +11,12 @@ import polars as pl
 
 from querist.concepts.configs import RepairConfig, listed
 from querist.concepts.questions import REPAIR_QUESTIONS
-from querist.concepts.studies.opening import Material, called, command_words
+from querist.concepts.studies.opening import Material, called
 from querist.concepts.tables import REPAIR_TABLES
-from querist.errors import BadInput, InvariantBroken, UnknownName, near
-from querist.reports.ask import ask
+from querist.errors import UnknownName, near
 from querist.reports.result import Result
-from querist.runs.carry import UnitsFailed
+from querist.reports.verb import answered
+from querist.reports.words import command_words
 from querist.runs.study import Answer, Study, Unit
 
 __all__ = ["RepairReport", "RepairStudy", "repair"]
@@ -70,7 +69,7 @@ class RepairStudy(Study[RepairConfig]):
 
     def argv(self, config: RepairConfig) -> Sequence[str]:
         """The command line of these repairs."""
-        return command_words("concepts repair", config)
+        return command_words("concepts repair", config, positional=("data",))
 
     def portable(self, config: RepairConfig, folder: Path) -> RepairStudy:
         """Tables in memory are written once."""
@@ -129,11 +128,4 @@ def repair(
     names = {role: called(what, role) for role, what in given.items() if what is not None}
     held = {role: what for role, what in given.items() if what is not None and not isinstance(what, str | os.PathLike)}
     settings = RepairConfig.build(config, **{**fields, **names})
-    quiet = False if out is None and progress is None else progress
-    try:
-        result = ask(RepairStudy(held), settings, out=out, engine=engine, resume=resume, progress=quiet)
-    except UnitsFailed as failed:
-        if isinstance(failed.__cause__, BadInput | InvariantBroken):
-            raise failed.__cause__ from failed
-        raise
-    return RepairReport(**{field.name: getattr(result, field.name) for field in dataclasses.fields(result)})
+    return answered(RepairReport, RepairStudy(held), settings, out=out, engine=engine, resume=resume, progress=progress)

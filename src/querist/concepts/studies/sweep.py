@@ -38,4 +38,4 @@ def exposure(
     data: a DATA address or `ConceptData`. Further keywords are the fields of `AuditConfig` (targets, selectors, sizes, rates,
     poison_mode, repeats, …); they replace those of `config`. Run options as in `audit`. Raises as `audit`.
     """
-    return Exposure(**_asked(ExposureStudy, data, None, None, config, out, engine, resume, progress, fields))
+    return _asked(Exposure, ExposureStudy, data, None, None, config, out, engine, resume, progress, fields)
