@@ -377,5 +377,6 @@ def test_ihdp():
 
 def test_figures_of_nothing_are_no_error():
     for claim in CLAIMS:
+        assert claim.draw is not None
         for figure in claim.draw(frames(claim.family), claim.sizes["small"]):
             assert figure.name.startswith(f"{claim.name}.")

@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 
 from querist.claims.claim import ClaimVerdict, Judgement, Number
-from querist.results.charts import Axes, Mark, by_depth
+from querist.results.charts import Axes, Chart, Mark, by_depth, stack
 from querist.results.figure import Figure
 from querist.statistics import Estimate, paired_t
 
-__all__ = ["PAPER", "Contrast", "contrast", "figure", "judge", "least", "mean_of", "said", "verdict_of"]
+__all__ = ["PAPER", "Contrast", "contrast", "figure", "judge", "least", "mean_of", "panels", "said", "verdict_of"]
 
 PAPER = "arXiv 2408.12803."
 
@@ -130,11 +130,24 @@ def said(found: Contrast | Number, form: str = "+.3f") -> str:
 
 def figure(name: str, title: str, caption: str, axis: str, groups: Mapping[str, Contrast], table: str) -> Figure:
     """Contrasts by label with their intervals, beside 0."""
+    data, layout = _chart(groups, axis)
+    return Figure(name, title, caption, data, layout, table)
+
+
+def panels(
+    name: str, title: str, caption: str, axis: str, groups: Mapping[str, Mapping[str, Contrast]], table: str
+) -> Figure:
+    """The same, a panel for each group of contrasts."""
+    data, layout = stack([(panel, _chart(mine, axis)) for panel, mine in groups.items()])
+    return Figure(name, title, caption, data, layout, table)
+
+
+def _chart(groups: Mapping[str, Contrast], axis: str) -> Chart:
     values = {
         end: [math.nan if (x := getattr(one, end)) is None else x for one in groups.values()]
         for end in ("estimate", "low", "high")
     }
-    data, layout = by_depth(
+    return by_depth(
         {"difference": values["estimate"]},
         list(groups),
         Axes("", axis),
@@ -142,4 +155,3 @@ def figure(name: str, title: str, caption: str, axis: str, groups: Mapping[str, 
         high=values["high"],
         marks=[Mark("no difference", 0.0, "y")],
     )
-    return Figure(name, title, caption, data, layout, table)

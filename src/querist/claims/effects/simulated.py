@@ -174,7 +174,8 @@ MANY_ARMS = Claim(
     "(in the paper: at one of two bonus arms, slightly worse at the other).",
     source="paper",
     reference=PAPER,
-    protocol=f"{_DRAWN} Three arms; networks of about as many parameters. Rate qini of each arm on the first outcome, by true effects.",
+    protocol=f"{_DRAWN} Three arms; networks of about as many parameters, MTMT with its refit. Rate qini of each "
+    "arm on the first outcome, by true effects.",
     rule="Paired differences over draws, MTMT less the other network, at every arm. Holds where all intervals lie above 0, fails where one "
     "lies below. Else it cannot be told.",
     unit="difference in rate qini, outcome per person",

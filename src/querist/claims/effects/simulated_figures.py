@@ -8,7 +8,7 @@ import polars as pl
 
 from querist.claims.claim import Size
 from querist.claims.effects import simulated_rules as rules
-from querist.claims.effects.rules import figure
+from querist.claims.effects.rules import figure, panels
 from querist.results.figure import Figure
 
 __all__ = ["enhancer", "interaction", "many_arms", "multitask", "tier"]
@@ -20,17 +20,14 @@ PAIRED = "Mean of the paired differences over draws with its 95 % interval."
 def tier(tables: Tables, size: Size) -> Iterator[Figure]:
     """MTMT beside every other, setting after setting."""
     others = (*rules.RIVALS, *rules.BESIDE)
-    groups = {
-        f"{other}, {cell}": one
-        for other, cells in rules.tier_contrasts(tables, size, "increments", others).items()
-        for cell, one in cells.items()
-    }
-    yield figure(
+    found = rules.tier_contrasts(tables, size, "increments", others)
+    cells = {cell: {other: found[other][cell] for other in others} for cell in found[others[0]]}
+    yield panels(
         "tier.increments",
         "Error of increments beside other models",
-        f"Log RMSE of MTMT less that of the model named. {PAIRED} Below 0 MTMT errs less. {rules.LINEAR}",
-        "log RMSE, MTMT less the other",
-        groups,
+        f"Log RMSE of MTMT less that of the model named. {PAIRED} Below 0 MTMT errs less; panels have their own scale. {rules.LINEAR}",
+        "log RMSE",
+        cells,
         "errors",
     )
 

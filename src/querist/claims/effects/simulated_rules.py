@@ -185,7 +185,7 @@ def many_arms(tables: Tables, size: Size) -> Judgement:
     numbers = []
     for cell, rows in _cells(tables, size, "ranks"):
         first = rows.filter(pl.col("outcome") == 1)
-        for model in ("MTMT", "M3TN", "EFIN-like"):
+        for model in ("MTMT", "tiers, no refit", "M3TN", "EFIN-like"):
             mine = first.filter(pl.col("model") == model).group_by("repeat").agg(pl.col("qini").mean()).sort("repeat")
             numbers.append(mean_of(f"{cell}: qini, mean over arms, {model}", mine["qini"].to_list()))
         best = first.filter(pl.col("model") == "MTMT").group_by("repeat").agg(pl.col("best").mean()).sort("repeat")
