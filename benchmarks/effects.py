@@ -1,4 +1,5 @@
-"""The uplift metrics against one sort and four cumulative sums, the resamples against weighted sums, allocation against HiGHS.
+"""The uplift metrics against one sort and four cumulative sums, the resamples against weighted sums, allocation against HiGHS, the
+network against dense products, its streamed batches against batches in memory.
 
 scikit-uplift and causalml are timed where they can be imported.
 """
@@ -7,16 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import io
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
+import polars as pl
+import torch
 from scipy import optimize, sparse
+from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.timing import Ratio, seconds
 from querist.effects.budget import allocate
+from querist.effects.links import Link, Links
 from querist.effects.metrics import numbers, ranked, replicates
 from querist.effects.metrics._curves import areas
 from querist.effects.metrics._replicates import NAMES, _all
+from querist.effects.network import MTMT, Architecture, Network
+from querist.effects.network._members import latents_and_balance, stream_loss
 from querist.statistics import resample_weights, stream
 
 ROWS = 1_000_000
@@ -25,10 +34,12 @@ RESAMPLES = 10
 
 
 def ratios() -> Iterator[Ratio]:
-    """Metrics, resamples, allocation."""
+    """Metrics, resamples, allocation, the network."""
     yield from metrics()
     yield from resamples()
     yield from allocation()
+    yield from network()
+    yield from feed()
 
 
 def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -136,3 +147,75 @@ def allocation() -> Iterator[Ratio]:
 
     times = seconds({"HiGHS": program, "path": lambda: allocate(small, price, budget)}, rounds=1)
     yield Ratio("Allocate 20,000 x 3: HiGHS over ours", times["HiGHS"] / times["path"], 20, most=False)
+
+
+def users(n: int, arms: int = 2) -> dict[str, torch.Tensor]:
+    """Rows of twelve numbers, given one of the arms, with two outcomes."""
+    drawn = torch.Generator().manual_seed(0)
+    return {
+        "numbers": torch.randn(n, 12, generator=drawn),
+        "missing": torch.zeros(n, 12, dtype=torch.bool),
+        "codes": torch.zeros(n, 0, dtype=torch.long),
+        "arm": torch.randint(0, arms + 1, (n,), generator=drawn),
+        "y": torch.randn(n, 2, generator=drawn),
+        "weight": torch.ones(n, 2),
+    }
+
+
+def net(arms: int) -> Network:
+    """The default network on twelve numbers."""
+    return Network(Architecture(12, (), (), arms, (1, 1), (1 / arms,) * arms))
+
+
+def network() -> Iterator[Ratio]:
+    """One encoding of a user serves all arms; share of the dense products' speed that a training step reaches."""
+    rows = users(4096)
+    encoded = rows["numbers"], rows["missing"], rows["codes"]
+    nets = {arms: net(arms).eval() for arms in (1, 8)}
+
+    def predict(arms: int) -> None:
+        with torch.no_grad():
+            nets[arms](*encoded)
+
+    times = seconds({"1": lambda: predict(1), "8": lambda: predict(8)}, rounds=5)
+    yield Ratio("Predict 4,096 rows: 8 arms over 1", times["8"] / times["1"], 1.5)
+    learner = net(2)
+    optimiser = torch.optim.AdamW(learner.parameters(), 1e-3)
+    loss = stream_loss(Links([Link("identity"), Link("identity")]), ("a", "b"), {}, latents_and_balance(None, 1.0))
+
+    def step() -> None:
+        terms = loss(learner, rows)
+        sum(total / weight for total, weight in terms.values()).backward()
+        optimiser.step()
+        optimiser.zero_grad()
+
+    with FlopCounterMode(display=False) as count:
+        step()
+    square = torch.randn(1024, 1024)
+    times = seconds({"step": step, "product": lambda: square @ square}, rounds=3)
+    share = count.get_total_flops() / (2 * 1024**3) * times["product"] / times["step"]
+    yield Ratio("Training step, 4,096 rows: share of dense product's FLOP/s (told)", share, 0, most=False)
+
+
+def feed() -> Iterator[Ratio]:
+    """Rows per second of a training from a Parquet file in eight pieces over those from memory."""
+    n, names = 32_768, [f"x{i}" for i in range(12)]
+    rows = users(n)
+    frame = pl.DataFrame(rows["numbers"].numpy(), schema=names).with_columns(
+        arm=pl.Series(rows["arm"].numpy()), a=pl.Series(rows["y"][:, 0].numpy()), b=pl.Series(rows["y"][:, 1].numpy())
+    )
+    options = {"epochs": 1, "folds": 1, "shrink": False, "val_fraction": 0.0, "batch_size": 1024, "control": 0}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.parquet"
+        frame.write_parquet(path, row_group_size=n // 8)
+        named = {"arm": "arm", "outcomes": {"a": "continuous", "b": "continuous"}}
+        times = seconds(
+            {
+                "memory": lambda: MTMT(**options).fit_rows(path, **named, stream=False),
+                "stream": lambda: MTMT(**options).fit_rows(path, **named),
+            },
+            rounds=1,
+        )
+    yield Ratio(
+        "Fit 32,768 x 12: rows per second streamed over in memory", times["memory"] / times["stream"], 0.9, False
+    )

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         uplift_at_k,
         weighted_average_uplift,
     )
+    from querist.effects.network import MTMT
     from querist.effects.parts import Effects, retier
     from querist.effects.serving import load
     from querist.effects.simulation import Simulated, simulate
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "M3TN",
+    "MTMT",
     "PLE",
     "Allocation",
     "CFRNet",
@@ -142,6 +144,7 @@ __getattr__, __dir__ = attach(
             "uplift_at_k",
             "weighted_average_uplift",
         ),
+        "querist.effects.network": ("MTMT",),
         "querist.effects.parts": ("Effects", "retier"),
         "querist.effects.serving": ("load",),
         "querist.effects.simulation": ("Simulated", "simulate"),

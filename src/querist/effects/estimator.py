@@ -129,7 +129,7 @@ class Estimator(BaseEstimator):
             sample_weight=sample_weight,
             cluster=cluster,
             propensity=self.propensity if propensity is None else propensity,
-            tier=self.tier,
+            tier=self._rule,
             reference_arm=self.reference_arm,
             tier_weights=self.tier_weights,
             min_rows=self.min_rows,
@@ -179,6 +179,11 @@ class Estimator(BaseEstimator):
         )
         self.warnings_ = list(dict.fromkeys([*self.warnings_, *people.warnings]))
         return self
+
+    @property
+    def _rule(self) -> str:
+        """The rule by which parts are told apart; `tier` where a class knows no other."""
+        return self.tier
 
     def _learn(
         self, sample: Sample, missing: tuple[NotEstimable, ...], notes: Sequence[str], hooks: Sequence[Any]

@@ -1,0 +1,176 @@
+"""The networks of one estimator: made, trained on their folds, asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from querist.effects.design import component_scores, effect_scores
+from querist.effects.design._scores import gamma
+from querist.effects.encoder import Widths
+from querist.effects.links import Links
+from querist.effects.metrics._rate import rate_values_of
+from querist.effects.nettrain import Batch, batches_of, made, outcome_terms
+from querist.effects.network._architecture import Architecture
+from querist.effects.network._net import Network
+from querist.effects.network._watch import Watch
+from querist.effects.sample import Sample
+from querist.errors import BadOption
+from querist.sources.rows import Columns, Encoded
+from querist.statistics import stream
+from querist.training.losses import balance
+
+__all__ = [
+    "architecture_of",
+    "folder_of",
+    "latents_and_balance",
+    "mean_response",
+    "member",
+    "ready",
+    "refuse_small_batches",
+    "stream_loss",
+    "validation_rate",
+    "watch",
+]
+
+WATCHED = 512
+"""Rows of the batch that is watched."""
+
+ASKED = 4_096
+"""Rows that go through a network at a time."""
+
+
+def architecture_of(
+    columns: Columns, arms: int, links: Links, tier_weights: Sequence[float], **options: Any
+) -> Architecture:
+    """The architecture for columns and outcomes that were learnt."""
+    widths = Widths.of(columns)
+    weights = tuple(float(w) for w in tier_weights)
+    return Architecture(
+        numbers=widths.numbers,
+        levels=widths.levels,
+        missing=widths.missing,
+        arms=arms,
+        latents=links.latents,
+        tier_weights=weights,
+        **options,
+    )
+
+
+def member(architecture: Architecture, arm: Int[np.ndarray, "n"], seed: int, *names: Any) -> Network:
+    """A new network. Embeddings are dealt to arms as they appear among the rows, so that names of arms change nothing."""
+    net: Network = made(lambda: Network(architecture), seed, *names)
+    if hasattr(net, "arms"):
+        treated = arm[arm > 0] - 1
+        seen, first = np.unique(treated, return_index=True)
+        order = [
+            *seen[np.argsort(first)].tolist(),
+            *(m for m in range(architecture.arms) if m not in set(seen.tolist())),
+        ]
+        with torch.no_grad():
+            net.arms.weight[torch.tensor(order)] = net.arms.weight.clone()
+    return net
+
+
+def latents_and_balance(
+    penalty: str | None, strength: float
+) -> Callable[[Any, Batch], tuple[torch.Tensor, Mapping[str, Any]]]:
+    """What a batch is judged by: latents under the arms given, and how far arms differ in the tokens' means, in training."""
+    distance = {"mmd": "mmd-rbf"}.get(str(penalty), penalty)
+
+    def observed(net: Any, batch: Batch) -> tuple[torch.Tensor, Mapping[str, Any]]:
+        tokens = net.tokens(batch["numbers"], batch["missing"], batch["codes"])
+        latent, _ = net.observed(tokens, batch["arm"])
+        if distance is None or not net.training:
+            return latent, {}
+        options: dict[str, Any] = {"seed": None} if distance == "wasserstein" else {}
+        total, weight = balance(tokens.mean(2).flatten(1), batch["arm"], distance=distance, **options)  # pyright: ignore[reportArgumentType]
+        return latent, {"balance": (strength * total, weight)}
+
+    return observed
+
+
+def validation_rate(sample: Sample, rows: Int[np.ndarray, "r"], links: Links) -> Callable[[Any], dict[str, float]]:
+    """`score(net)` -> {"rate": mean over arms and outcomes of qini of total effects, in sd of the outcome}, on rows set aside."""
+    part = sample.take(rows)
+    found: list[tuple[int, np.ndarray, np.ndarray, float]] = []
+    for k in range(len(part.outcomes.names)):
+        seen = np.flatnonzero(part.outcomes.observed[:, k])
+        codes, y = part.arm[seen], part.outcomes.values[seen, k]
+        if np.bincount(codes, minlength=part.arms + 1).all() and y.std() > 0:
+            psi = effect_scores(gamma(codes, y, part.propensity[seen], "arm"))
+            found.append((k, seen, component_scores(psi, "total"), float(y.std())))
+    if not found:
+        raise BadOption(
+            "No outcome has rows of every arm to select by", value="select='rate'", mend="Give a larger val_fraction"
+        )
+    batch = [torch.as_tensor(one) for one in (part.encoded.numbers, part.encoded.missing, part.encoded.codes)]
+
+    def score(net: Any) -> dict[str, float]:
+        device = next(net.parameters()).device
+        with torch.no_grad():
+            response = links(net(*(one.to(device) for one in batch)).double().cpu()).numpy()
+        total = response[:, 1:] - response[:, :1]
+        values = [
+            rate_values_of(psi[:, m], total[seen, m, k])[0] / sd
+            for k, seen, psi, sd in found
+            for m in range(psi.shape[1])
+        ]
+        return {"rate": float(np.mean(values))}
+
+    return score
+
+
+def watch(given: Batch, rows: Int[np.ndarray, "r"], links: Links, seed: int) -> Watch:
+    """A `Watch` over some of these rows of a training's tensors."""
+    drawn = np.sort(stream(seed, "effects", "watch").permutation(rows)[:WATCHED])
+    index = torch.from_numpy(np.ascontiguousarray(drawn))
+    return Watch({name: value[index] for name, value in given.items()}, links)
+
+
+def refuse_small_batches(architecture: Architecture, device: str) -> dict[str, Any]:
+    """Options that batch norm asks for; BadOption where its statistics could not be those of the whole batch."""
+    if architecture.norm != "batch" or architecture.expert != "resnet1d":
+        return {}
+    group = torch.distributed
+    if group.is_available() and group.is_initialized() and group.get_world_size() > 1:
+        raise BadOption(
+            "Batch norm would take each process's own statistics",
+            value=f'preset="paper" in {group.get_world_size()} processes',
+            allowed="one process, or layer norm",
+        )
+    return {"drop_last": True}
+
+
+def folder_of(checkpoint: Path | str | None, fold: int, one: int) -> Path | None:
+    """Where a member keeps its checkpoints."""
+    return None if checkpoint is None else Path(checkpoint) / f"network-{fold}-{one}"
+
+
+def ready(net: Network) -> Network:
+    """A trained network as it answers: on the CPU, in eval mode."""
+    return net.to("cpu").eval()
+
+
+def mean_response(members: Sequence[Network], links: Links, encoded: Encoded) -> Float[np.ndarray, "n M+1 K"]:
+    """Mean over networks of their mean outcomes under every arm."""
+    found = []
+    with torch.no_grad():
+        for numbers, missing, codes in batches_of(encoded, ASKED):
+            found.append(sum(links(net.precise(numbers, missing, codes)) for net in members) / len(members))
+    return torch.cat(found).numpy()
+
+
+def stream_loss(links: Links, names: Sequence[str], scales: Mapping[str, float], observed: Any) -> Any:
+    """The loss that `nettrain.train` has, for batches that are streamed."""
+
+    def loss(model: Any, batch: Batch) -> dict[str, Any]:
+        latent, more = observed(model, batch)
+        return {**outcome_terms(links, names, latent, batch, scales), **more}
+
+    return loss
