@@ -137,7 +137,8 @@ def check_folder(folder: Path, result: Result) -> None:
     """A finished run folder: all its files, nothing left over, and the same answer when it is read again."""
     names = {path.name for path in folder.iterdir()}
     whole = {"run.json", "tables", "findings.parquet", "figures", "layout.json", "summary.json", "report.html"}
-    assert names - {"units", "units.jsonl"} == whole, f"left over: {names - whole}"
+    kept = set(json.loads((folder / "run.json").read_text()).get("kept", ()))
+    assert names - {"units", "units.jsonl"} == whole | kept, f"left over: {names - whole - kept}"
     assert not list(folder.rglob(".*")), "temporary files were left"
     assert json.loads((folder / "run.json").read_text())["status"] == "done"
     assert json.loads((folder / "summary.json").read_text()) == result.summary

@@ -36,6 +36,7 @@ __all__ = [
     "is_temporary",
     "move_folder",
     "replacing",
+    "temporary_folder",
     "write_arrays",
     "write_bytes",
     "write_frame",
@@ -115,6 +116,13 @@ def move_folder(source: Path, target: Path) -> None:
         shutil.rmtree(target)
     os.replace(source, target)  # noqa: PTH105 - tests put a fault here, by this name
     flush_folder(target.parent)
+
+
+def temporary_folder(parent: Path) -> Path:
+    """A new folder in `parent` that `is_temporary` knows for the leftover of a write that was cut off."""
+    folder = parent / f"{_MARK}{secrets.token_hex(8)}"
+    folder.mkdir()
+    return folder
 
 
 def is_temporary(path: Path) -> bool:

@@ -14,6 +14,9 @@ def small(monkeypatch):
     monkeypatch.setattr(questions, "CHECKPOINTS", {"weights-resnet20": "resnet20-cifar10"})
     few = {"n": 60, "random_nets": 0, "projections": 40, "splits": 4, "permutations": 19, "layers": "logits"}
     monkeypatch.setattr(questions, "LOOKED_AT", {**questions.LOOKED_AT, **few})
+    monkeypatch.setattr(questions, "HALVES", ("#0:3000", "#3000:6000"))
+    monkeypatch.setattr(questions, "FITTED", {"model": "t-learner"})
+    monkeypatch.setattr(questions, "JUDGED", {"bootstrap": 0, "convention": ("rate",)})
 
 
 @pytest.mark.browser
@@ -23,9 +26,11 @@ def test_the_demo_leads_to_its_reports(small, tmp_path, chromium, capfd):
     said = capfd.readouterr()
     assert said.out.strip() == str(out / "report.html")
     assert "Training left its mark" in said.err
-    for folder in ("weights-resnet20", "features-resnet20"):
+    for folder in ("weights-resnet20", "features-resnet20", "effects-check", "effects-fit", "effects-evaluate"):
         assert f"{folder}/report.html" in (out / "report.html").read_text("utf-8")
     assert "digits" in said.err
+    assert "fit the design" in said.err
+    assert "best single arm for all" in said.err
     check_page(out / "report.html", chromium)
     assert main(["demo", "--out", str(out), "--quiet", "--engine", "serial"]) == 0
 

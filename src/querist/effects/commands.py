@@ -13,6 +13,10 @@ from querist.effects.configs import (
     CheckOptions,
     EvaluateConfig,
     EvaluateOptions,
+    ExportConfig,
+    ExportOptions,
+    FitConfig,
+    FitOptions,
     MonitorConfig,
     MonitorOptions,
     ScoreConfig,
@@ -44,6 +48,27 @@ def check(
 
     config = CheckConfig.build(**options.model_dump(), table=table)
     return carry_out(CheckStudy(), config, common)
+
+
+@app.command
+def fit(
+    table: str,
+    /,
+    *,
+    options: Annotated[FitOptions, Parameter(name="*")] = FitOptions(),  # noqa: B008 - frozen
+    common: CommonOptions = CommonOptions(),  # noqa: B008 - frozen
+) -> int:
+    """What do the arms change, for whom? Fits a model of natural response, base effect and increments; it lies in OUT/model.
+
+    Parameters
+    ----------
+    table
+        Parquet file or folder, CSV, Arrow file, a registered name; #a:b names some rows.
+    """
+    from querist.effects.studies.fit import FitStudy
+
+    config = FitConfig.build(**options.model_dump(), table=table)
+    return carry_out(FitStudy(), config, common)
 
 
 @app.command
@@ -143,3 +168,24 @@ def monitor(
 
     config = MonitorConfig.build(**options.model_dump(), model=model, before=before, after=after)
     return carry_out(MonitorStudy(), config, common)
+
+
+@app.command
+def export(
+    model: str,
+    /,
+    *,
+    options: Annotated[ExportOptions, Parameter(name="*")] = ExportOptions(),  # noqa: B008 - frozen
+    common: CommonOptions = CommonOptions(),  # noqa: B008 - frozen
+) -> int:
+    """Write a model as one graph for other programs, raw columns in and effects out; it lies in OUT/export.
+
+    Parameters
+    ----------
+    model
+        A model folder, or the run that fitted it.
+    """
+    from querist.effects.studies.export import ExportStudy
+
+    config = ExportConfig.build(**options.model_dump(), model=model)
+    return carry_out(ExportStudy(), config, common)

@@ -108,7 +108,11 @@ class PeopleOptions(StudyConfig):
 class CheckOptions(PeopleOptions):
     """Options of `effects check`."""
 
-    permutations: int = Field(default=199, ge=19, description="Relabellings of whole units behind each arm's p.")
+    permutations: int | None = Field(
+        default=None,
+        ge=19,
+        description="Relabellings of whole units behind each arm's p; none: 999, or 200 for each arm where those are more.",
+    )
     rows: int = Field(
         default=20_000,
         ge=100,
@@ -144,7 +148,12 @@ class FitOptions(PeopleOptions):
     shrink: Shrink = Field(
         default="tier", description="How out-of-fold predictions are refitted: tier, flat (on totals), slope, or none."
     )
-    folds: int = Field(default=2, ge=2, le=20, description="Networks of a fit, each trained without its fold.")
+    folds: int | None = Field(
+        default=None,
+        ge=2,
+        le=20,
+        description="Folds of the cross-fitting; none: 2 for mtmt (a network each), 5 for x-, r- and dr-learners.",
+    )
     propensity: Literal["share", "estimate"] = Field(
         default="share",
         description="Where --design is not given: arm shares, or estimated from the features, cross-fitted.",
@@ -164,7 +173,12 @@ class FitOptions(PeopleOptions):
         default=False,
         description="Read the table row group by row group instead of holding it: for tables beyond memory.",
     )
-    processes: int = Field(default=1, ge=1, description="Processes that train one model together.")
+    processes: int = Field(default=1, ge=1, description="Processes that train each network together.")
+    margin: float = Field(
+        default=0.1,
+        gt=0,
+        description="An average effect within so many standard deviations of control is too small to matter.",
+    )
 
 
 class FitConfig(FitOptions):
@@ -314,3 +328,20 @@ class MonitorConfig(MonitorOptions):
     model: str = Field(default="", description="A model folder, or the run that fitted it.")
     before: str = Field(default="", description="The earlier table: a TABLE address, or what one in memory was called.")
     after: str = Field(default="", description="The later table.")
+
+
+class ExportOptions(StudyConfig):
+    """Options of `effects export`."""
+
+    format: Literal["torch", "onnx"] = Field(
+        default="torch", description="torch (a .pt2 file of torch.export) or onnx (needs the package onnx)."
+    )
+    parity_rows: int = Field(
+        default=1000, ge=2, description="Made-up rows on which the written file is held against the model."
+    )
+
+
+class ExportConfig(ExportOptions):
+    """What an export is told: the model."""
+
+    model: str = Field(default="", description="A model folder, or the run that fitted it.")

@@ -72,6 +72,7 @@ def ask(
         seconds = run.seconds
         head = run.header | {"status": "done", "finished": now(), "seconds": seconds}
         result = _result(study, head, answer, tables, run, [*run.warnings, *answer.warnings])
+        run.keep_folders(answer.kept)
         run.write_answer(result.tables, result.findings, result.figures.values(), result.layout, result.summary)
         write_text(run.folder / "report.html", _page(result.document()))
         run.end("done", seconds=seconds)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from querist.errors import BadInput, BadOption, CorruptFile, RunBusy
-from querist.files import Lock, encode_key, is_temporary, move_folder, write_frame, write_json
+from querist.files import Lock, encode_key, is_temporary, move_folder, temporary_folder, write_frame, write_json
 from querist.results.figure import Figure
 from querist.results.finding import FINDING_FIELDS, Finding
 from querist.results.layout import Layout
@@ -23,7 +23,7 @@ from querist.results.summary import plain
 from querist.runs.carry import UnitsFailed
 from querist.runs.journal import Entry, Journal
 from querist.runs.provenance import SCHEMA, now
-from querist.runs.work import Outcome, present_files
+from querist.runs.work import LASTING, Outcome, present_files
 
 if TYPE_CHECKING:
     import polars as pl
@@ -108,14 +108,15 @@ class Run:
             ]
             self._before = float(found["seconds"])
             self.header |= {"started": found["started"], "argv": found.get("argv")}
-            if found["status"] == "done" and all((self.folder / name).exists() for name in PRODUCTS):
+            products = (*PRODUCTS, *found.get("kept", ()))
+            if found["status"] == "done" and all((self.folder / name).exists() for name in products):
                 self.header = found
                 return
         shutil.rmtree(self.scratch, ignore_errors=True)
         for folder in (self.folder, self.folder / "tables", self.folder / "figures"):
             for path in folder.glob(".*"):
                 if is_temporary(path):
-                    path.unlink()
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
         write_json(self.folder / HEADER, self.header)
 
     @property
@@ -126,6 +127,8 @@ class Run:
     def end(self, status: str, failed: Sequence[Mapping[str, Any]] = (), *, seconds: float | None = None) -> None:
         """Close the run's books: done, failed or interrupted."""
         shutil.rmtree(self.scratch, ignore_errors=True)
+        if status == "done":
+            shutil.rmtree(self.scratch.with_name(LASTING), ignore_errors=True)
         self.header |= {"status": status, "finished": now(), "seconds": seconds or self.seconds, "failed": list(failed)}
         write_json(self.folder / HEADER, self.header)
 
@@ -180,6 +183,14 @@ class Run:
         return place.is_dir() and all((place / f"{name}.parquet").is_file() for name in entry.tables)
 
     # ------------------------------------------------------------------------------------------------ answer
+
+    def keep_folders(self, folders: Mapping[str, Path]) -> None:
+        """Copy folders that units left to their names in this run folder, each as a whole or not at all."""
+        for name, source in folders.items():
+            made = temporary_folder(self.folder)
+            shutil.copytree(source, made, dirs_exist_ok=True)
+            move_folder(made, self.folder / name)
+        self.header |= {"kept": sorted(folders)} if folders else {}
 
     def write_answer(
         self,

@@ -73,7 +73,8 @@ class Unit:
 
     `key` is stable and unique within its stage; `payload` plain JSON values; `cost` an estimate in seconds on one core;
     `threads` the number of threads it may use (1 unless the study asks for more); `parts` what progress counts it as,
-    such as the layers that it measures: itself where empty.
+    such as the layers that it measures: itself where empty. `lasting`: the folder of a unit that was killed is kept as it
+    was left, and the unit finds it when the run goes on: for long work with checkpoints of its own.
     """
 
     key: str
@@ -81,11 +82,14 @@ class Unit:
     cost: float = 0.0
     threads: int = 1
     parts: tuple[str, ...] = ()
+    lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a study ends with. `summary` holds the room's own keys; `passed_over` is a list of {what, reason}.
+
+    `kept` names folders that units left, such as a model: a run folder holds a copy of each under its name.
 
     Tables and figures may be given as a `Lazy` mapping: a run folder writes all of them, an answer in memory makes those that
     are asked for.
@@ -98,6 +102,7 @@ class Answer:
     summary: Mapping[str, Any] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     passed_over: Sequence[Mapping[str, str]] = ()
+    kept: Mapping[str, Path] = field(default_factory=dict)
 
 
 class Study(Generic[C]):

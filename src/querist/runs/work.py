@@ -20,10 +20,13 @@ from querist.runs.threads import limited
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["FILES", "Outcome", "Work", "mark_files", "present_files"]
+__all__ = ["FILES", "LASTING", "Outcome", "Work", "mark_files", "present_files"]
 
 FILES = "run:"
 """What a path inside a run folder begins with in a table, so that tables do not depend on where the run lies."""
+
+LASTING = ".lasting"
+"""Folder, beside that of scratch, of units whose folders outlive a kill."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,11 @@ class Work:
 
     def __call__(self, unit: Unit) -> Outcome:
         """Carry out one unit. An exception becomes part of the outcome; an interruption goes on up."""
-        folder = self.scratch / f"{encode_key(unit.key)[:80]}-{secrets.token_hex(8)}"
-        folder.mkdir(parents=True)
+        if unit.lasting:
+            folder = self.scratch.parent / LASTING / self.stage / encode_key(unit.key)[:200]
+        else:
+            folder = self.scratch / f"{encode_key(unit.key)[:80]}-{secrets.token_hex(8)}"
+        folder.mkdir(parents=True, exist_ok=unit.lasting)
         begun = time.perf_counter()
         try:
             with limited(unit.threads):
@@ -72,9 +78,11 @@ class Work:
                 for name, frame in frames.items():
                     frame.write_parquet(folder / f"{name}.parquet", compression="zstd")
         except BaseException as error:
-            shutil.rmtree(folder, ignore_errors=True)
             if not isinstance(error, Exception):
+                if not unit.lasting:
+                    shutil.rmtree(folder, ignore_errors=True)
                 raise
+            shutil.rmtree(folder, ignore_errors=True)
             trace = None if isinstance(error, QueristError) else traceback.format_exc()
             spent = time.perf_counter() - begun
             bad = isinstance(error, BadInput)

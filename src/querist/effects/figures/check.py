@@ -9,6 +9,7 @@ import polars as pl
 
 from querist.results.charts import Axes, Mark, bars, scatter
 from querist.results.figure import Figure
+from querist.results.traces import whiskers
 
 __all__ = ["draw"]
 
@@ -31,15 +32,28 @@ def draw(tables: Mapping[str, pl.DataFrame]) -> list[Figure]:
 
 
 def _auc(rows: pl.DataFrame) -> Figure:
-    data, layout = bars(
-        {"AUC": rows["auc"].to_numpy()},
-        rows["arm"].to_list(),
-        Axes("arm", "AUC"),
-        low=rows["low"].to_numpy(),
-        high=rows["high"].to_numpy(),
-        marks=[Mark("given at random", 0.5, "y")],
+    arms, y = rows["arm"].to_list(), np.arange(rows.height, dtype=float)[::-1]
+    value, low, high = (rows[name].to_numpy() for name in ("auc", "low", "high"))
+    data, layout = scatter(
+        {"AUC": (value, y, arms)},
+        Axes("AUC of telling the arm's people from the others", ""),
+        marks=[Mark("chance", 0.5)],
     )
-    caption = "How well a classifier that sees features alone tells each arm's people from the others; .5 is chance."
+    data[0]["error_x"] = whiskers(value, low, high)
+    # Never narrower than .45 to .55: small distances from chance should look small.
+    ends = [min(0.45, float(np.nanmin(low)) - 0.01), max(0.55, float(np.nanmax(high)) + 0.01)]
+    layout["xaxis"] |= {"range": ends}
+    layout["yaxis"] |= {
+        "tickvals": y.tolist(),
+        "ticktext": arms,
+        "automargin": True,
+        "range": [-0.7, rows.height - 0.3],
+    }
+    layout |= {"height": 150 + 34 * rows.height, "showlegend": False}
+    caption = (
+        "How well a classifier that sees features alone, on people that it did not learn from, tells each arm's people from the others; "
+        ".5 is chance. Whiskers are 95 % intervals."
+    )
     return Figure("auc", "Can arms be told by features?", caption, data, layout, "arm_auc")
 
 
@@ -64,6 +78,9 @@ def _balance(rows: pl.DataFrame) -> Figure:
         Axes("standardised mean difference from control (sd)", ""),
         marks=[Mark("−1.96 sd of chance", -1.96 * chance), Mark("+1.96 sd of chance", 1.96 * chance)],
     )
+    values = [abs(one) for x, _, _ in groups.values() for one in x[np.isfinite(x)]]
+    end = 1.06 * max([1.96 * chance, *values])
+    layout["xaxis"] |= {"range": [-end, end]}
     layout["yaxis"] |= {"tickvals": list(range(len(kept))), "ticktext": kept, "automargin": True}
     layout["height"] = 160 + 18 * len(kept)
     left = len(order) - len(kept)

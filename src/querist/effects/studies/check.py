@@ -20,6 +20,10 @@ from querist.runs.study import Answer, Study, Unit
 
 __all__ = ["CheckStudy", "check"]
 
+RELABELLED = 999
+"""Relabellings by default."""
+PER_ARM = 200
+"""And at least so many for each arm: an adjusted p is no smaller than the number of tests over that of relabellings."""
 PER_CELL = 1.2e-8
 """Seconds of one core for one number of the table in one relabelling; only to order units by."""
 
@@ -68,7 +72,7 @@ class CheckStudy(Study[CheckConfig]):
         """The table as a whole, and a classifier for each arm."""
         people = self.opened(config)
         cells = min(len(people), config.rows) * max(len(people.people.roles.features), 1)
-        cost = PER_CELL * cells * config.permutations
+        cost = PER_CELL * cells * relabellings(config, people)
         arms = range(people.arms) if people.arms > 2 else (1,)
         found = [Unit(f"arm/{arm:03d}", {"arm": arm}, cost) for arm in arms]
         return [Unit("table", {"arm": None}, 1.0), *found]
@@ -80,13 +84,18 @@ class CheckStudy(Study[CheckConfig]):
         people = self.opened(config)
         if unit.payload["arm"] is None:
             return measure_table(config, people)
-        return measure_arm(config, people, unit.payload["arm"])
+        return measure_arm(config, people, unit.payload["arm"], relabellings(config, people))
 
     def finish(self, config: CheckConfig, tables: Mapping[str, pl.DataFrame]) -> Answer:
         """Judge and draw."""
         from querist.effects.studies.check_answer import answer
 
         return answer(config, self.opened(config), tables)
+
+
+def relabellings(config: CheckConfig, people: Opened) -> int:
+    """How often whole units are relabelled."""
+    return max(RELABELLED, PER_ARM * (people.arms + 1)) if config.permutations is None else config.permutations
 
 
 def check(

@@ -62,14 +62,20 @@ def answer(config: CheckConfig, people: Opened, tables: Mapping[str, pl.DataFram
     }
     if not stated:
         summary["srm"] |= {"chi2": None, "p": None, "reason": "no design was stated (--design)"}
-    warnings = [*people.people.warnings, *people.columns.notes]
+    warnings = people.warnings
     warnings += [f"{row['feature']}: {row['reason']}" for row in suspicious]
+    tests = sum(p is not None for p in ps)
+    if config.permutations is not None and tests >= ALARM * (config.permutations + 1) and aucs["auc"].count():
+        warnings.append(
+            f"{config.permutations} relabellings cannot show an adjusted p below {ALARM:g} for {tests} tests: give more "
+            f"(--permutations {int(2 * tests / ALARM)})"
+        )
     if stated and ratio.p > BLOCKED:
         warnings.append(
             f"The counts of units fit the design almost exactly (p {ratio.p:.5f}): assignment looks blocked"
         )
     passed = [] if stated else [{"what": "sample ratio", "reason": "no design was stated (--design)"}]
-    return Answer(whole, findings, figures, _layout(config, people, figures), summary, warnings, passed)
+    return Answer(whole, findings, figures, _layout(config, people, figures, whole), summary, warnings, passed)
 
 
 def _randomised(people: Opened, ratio: Any, adjusted: list[float | None], aucs: pl.DataFrame) -> Finding:
@@ -138,7 +144,7 @@ def _attrition(rows: pl.DataFrame) -> list[Finding]:
     return found
 
 
-def _layout(config: CheckConfig, people: Opened, figures: list[Any]) -> Layout:
+def _layout(config: CheckConfig, people: Opened, figures: list[Any], tables: Mapping[str, pl.DataFrame]) -> Layout:
     names = {figure.name for figure in figures}
     outcomes = people.people.outcomes is not None
     sections = [
@@ -151,7 +157,7 @@ def _layout(config: CheckConfig, people: Opened, figures: list[Any]) -> Layout:
             ),
             findings=(("*", RANDOMISED.id),),
             figures=tuple(name for name in ("auc", "balance") if name in names),
-            tables=("arms", "arm_auc", "suspicious", "balance"),
+            tables=tuple(name for name in ("arms", "arm_auc", "suspicious", "balance") if tables[name].height),
         ),
         Section(
             "Can each arm speak for everybody?",

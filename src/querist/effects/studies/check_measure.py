@@ -57,7 +57,7 @@ def measure_table(config: CheckConfig, people: Opened) -> Mapping[str, Any]:
     }
 
 
-def measure_arm(config: CheckConfig, people: Opened, arm: int) -> Mapping[str, Any]:
+def measure_arm(config: CheckConfig, people: Opened, arm: int, permutations: int) -> Mapping[str, Any]:
     """The classifier of one arm against all others; p relabels whole clusters."""
     row: Row = {"arm": people.names[arm]} | dict.fromkeys(("auc", "low", "high", "p"))
     if people.dense.shape[1]:
@@ -66,7 +66,7 @@ def measure_arm(config: CheckConfig, people: Opened, arm: int) -> Mapping[str, A
             people.codes,
             arm,
             cluster=people.clusters,
-            permutations=config.permutations,
+            permutations=permutations,
             limit=config.rows,
             seed=config.seed,
         )

@@ -21,7 +21,7 @@ from querist.errors import BadOption
 from querist.sources.rows import Columns, Encoded, Rows, open_rows
 from querist.statistics.arrays import codes as id_codes
 
-__all__ = ["OPTIONS", "Opened", "assembled", "control_label", "open_people", "write_table"]
+__all__ = ["OPTIONS", "Opened", "assembled", "control_label", "design_shares", "open_people", "write_table"]
 
 OPTIONS = ("arm", "outcome", "cluster", "block", "weight", "control")
 """What an address may say of its own table."""
@@ -60,6 +60,13 @@ class Opened:
     def columns(self) -> Columns:
         """Features as they are learnt from this table."""
         return open_rows(self.people.features).columns(list(self.people.roles.features))
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a person must know of the table and its features, each once."""
+        told = [f"The column {name} is missing in " for name in self.people.roles.features]
+        notes = [note for note in self.columns.notes if not note.startswith(tuple(told))]
+        return list(dict.fromkeys([*self.people.warnings, *notes]))
 
     @cached_property
     def encoded(self) -> Encoded:
@@ -104,7 +111,7 @@ def open_people(table: Any, config: PeopleOptions, *, need_outcomes: bool = Fals
     people = read_people(rows, roles, positive=config.positive, drop_missing_arm=config.drop_missing_arm)
     control = control_label(config.control or rows.options.get("control"), people.arm, roles)
     labels, codes = arm_codes(people.arm, control)
-    return Opened(rows, people, tuple(labels), codes, _design(config.design, labels))
+    return Opened(rows, people, tuple(labels), codes, design_shares(config.design, labels))
 
 
 def control_label(named: str | None, arm: np.ndarray, roles: Roles) -> Any:
@@ -126,7 +133,8 @@ def control_label(named: str | None, arm: np.ndarray, roles: Roles) -> Any:
     return next((label for label in labels if str(label) == named), named)
 
 
-def _design(pairs: tuple[str, ...], labels: list[Any]) -> tuple[float, ...] | None:
+def design_shares(pairs: tuple[str, ...], labels: list[Any]) -> tuple[float, ...] | None:
+    """Probabilities of --design in the order of the labels, None where it is not given. Raises BadOption."""
     if not pairs:
         return None
     stated = named_numbers(pairs, "--design")
