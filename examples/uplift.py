@@ -54,13 +54,13 @@ def ask(people: pl.DataFrame, epochs: int, bootstrap: int) -> effects.Evaluation
     )
     qini = (pl.col("metric") == "qini") & (pl.col("convention") == "rate") & (pl.col("component") == "total")
     print("\nqini per person, 0 for a random order")
-    for row in found.metrics.filter(qini & (pl.col("score") != "random")).to_dicts():
+    for row in found.metrics.filter(qini & (pl.col("score") != "random") & pl.col("low").is_not_null()).to_dicts():
         bounds = f"[{row['low']:+.4f}, {row['high']:+.4f}]"
         print(f"  {row['outcome']:6} {row['arm']:14} {row['score']:17} {row['estimate']:+.4f} {bounds}")
 
     print("\nworth of following a model beside the best single e-mail for all")
     pairs = found.policies.filter((pl.col("versus").str.starts_with("best single arm")) & (pl.col("method") == "dr"))
-    for row in pairs.to_dicts():
+    for row in pairs.drop_nulls("difference_low").to_dicts():
         bounds = f"[{row['difference_low']:+.4f}, {row['difference_high']:+.4f}]"
         print(f"  {row['outcome']:6} {row['policy']:17} {row['difference']:+.4f} {bounds}")
     return found

@@ -282,3 +282,20 @@ def test_effects_is_what_predicts():
     ate = pick(found.ate, component="total")
     assert ate["estimate"] == pytest.approx((5 + 9) / 2 - (1 + 3) / 2)
     assert pick(found.policies, policy="model", method="ips", versus=None)["value"] == pytest.approx(7)
+
+
+def test_a_model_that_carries_no_effect_on_an_outcome_is_judged_on_the_others(data):
+    drawn, Y = data
+    natural, total = drawn.truth.natural.copy(), drawn.truth.total.copy()
+    natural[:, 1] = total[:, :, 1] = np.nan
+    base = np.einsum("nmk,m->nk", total, drawn.truth.tier_weights)
+    half = Effects(natural, base, total - base[:, None], drawn.truth.tier_weights)
+    found = evaluate(half, drawn.arm, Y, control=0, bootstrap=0)
+    whole = evaluate(drawn.truth, drawn.arm, Y, control=0, bootstrap=0)
+    where = {"component": "total", "arm": "1", "metric": "qini", "convention": "rate", "outcome": "one"}
+    one, other = (pick(each.metrics, score="model", **where) for each in (found, whole))
+    assert one["estimate"] == pytest.approx(other["estimate"])
+    assert pick(found.metrics, score="model", **{**where, "outcome": "two"})["reason"]
+    # The outcome without a model is averaged with the arms' means.
+    ate = pick(found.ate, component="total", arm="1", outcome="two")["estimate"]
+    assert ate == pytest.approx(Y["two"][drawn.arm == 1].mean() - Y["two"][drawn.arm == 0].mean())

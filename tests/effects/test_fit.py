@@ -389,3 +389,41 @@ def test_the_sample_that_a_model_saw_is_all_it_keeps(path):
     assert source is None
     assert sample.n == 600
     assert "_fit" not in model.__dict__
+
+
+def test_clusters_are_what_intervals_count(path):
+    frame = people(600)
+    rng = np.random.default_rng(8)
+    home = frame["home"].to_numpy()
+    arm = np.array(["none", "mail"])[rng.integers(0, 2, 300)[home]]
+    spend = rng.standard_normal(300)[home] + 0.3 * rng.standard_normal(600)
+    pl.DataFrame({"x0": frame["x0"], "home": home, "segment": arm, "spend": spend}).write_parquet(path)
+    plain, whole = (
+        fitted(path, model="constant", outcome=("spend",), drop=("home",) if cluster is None else (), cluster=cluster)
+        for cluster in (None, "home")
+    )
+    total = (pl.col("component") == "total") & (pl.col("arm") == "mail")
+    narrow, wide = (result.tables["ate"].filter(total)["se"][0] for result in (plain, whole))
+    means = [spend[::2].reshape(-1) / 2 + spend[1::2] / 2, arm[::2]]
+    parts = [means[0][means[1] == name] for name in ("mail", "none")]
+    assert wide == pytest.approx(np.sqrt(sum(part.var(ddof=1) / part.size for part in parts)), rel=0.02)
+    assert wide > 1.25 * narrow
+    assert dict(whole.tables["arms"].select("arm", "units").iter_rows()) == {
+        name: int((arm[::2] == name).sum()) for name in ("none", "mail")
+    }
+    assert whole.summary["columns"] == ["x0"]
+
+
+def test_estimated_propensities_reach_averages(tmp_path):
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal(4000)
+    arm = np.where(rng.random(4000) < 1 / (1 + np.exp(-1.2 * x)), "mail", "none")
+    y = 2 * x + 0.5 * (arm == "mail") + 0.5 * rng.standard_normal(4000)
+    place = tmp_path / "confounded.parquet"
+    pl.DataFrame({"x": x, "z": rng.standard_normal(4000), "segment": arm, "y": y}).write_parquet(place)
+    naive, mended = (
+        fitted(place, model="t-learner", outcome=("y",), drop=(), propensity=how).tables["ate"]["estimate"][0]
+        for how in ("share", "estimate")
+    )
+    assert naive > 1.5
+    assert abs(mended - 0.5) < 0.2

@@ -162,6 +162,11 @@ def test_bars_beyond_the_limit_become_a_line():
     assert len(many[0]["x"]) <= traces.LIMIT
 
 
+def test_a_mark_across_bars_adds_no_bar():
+    data, _ = charts.bars({"a": [1, 2, 3]}, ["x", "y", "z"], Axes("", ""), marks=[charts.Mark("null", 0.5, "y")])
+    assert (data[1]["x"], data[1]["y"]) == (["x", "z"], [0.5, 0.5])
+
+
 def test_a_large_heat_map_keeps_its_block_means():
     z = RNG.random((1000, 320))
     z[0, 0] = np.nan

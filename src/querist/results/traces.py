@@ -161,7 +161,10 @@ def trace_of(name: str, x: Any, y: Any, axes: Axes, **more: Any) -> dict[str, An
 
 
 def draw_marks(marks: Sequence[Mark], data: Sequence[dict[str, Any]], axes: Axes) -> list[dict[str, Any]]:
-    """Straight lines over the range of what is drawn already, named with their value; a mark at None is left out."""
+    """Straight lines over the range of what is drawn already, named with their value; a mark at None is left out.
+
+    Along an axis of words a line goes from the first to the last of them: a number there would be a word of its own.
+    """
     drawn = []
     for position, mark in enumerate(mark for mark in marks if mark.at is not None and math.isfinite(mark.at)):
         other = "y" if mark.axis == "x" else "x"
@@ -171,7 +174,11 @@ def draw_marks(marks: Sequence[Mark], data: Sequence[dict[str, Any]], axes: Axes
             ends = [min(ends[0], 0.0), ends[1]]
         x, y = ([mark.at] * 2, ends) if mark.axis == "x" else (ends, [mark.at] * 2)
         line = {"color": GREY, "width": 1.5, "dash": DASHES[1:][position % (len(DASHES) - 1)]}
-        drawn.append(trace_of(f"{mark.name}: {mark.at:.4g}", x, y, axes, line=line, hoverinfo="name"))
+        trace = trace_of(f"{mark.name}: {mark.at:.4g}", x, y, axes, line=line, hoverinfo="name")
+        words = [one for given in data for one in given.get(other, ()) if isinstance(one, str)]
+        if not values and words:
+            trace[other] = [words[0], words[-1]]
+        drawn.append(trace)
     return drawn
 
 

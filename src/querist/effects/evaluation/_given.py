@@ -128,7 +128,15 @@ def given(
     lengths(arm=codes, cluster=cluster, **outcomes)
     share = propensity is None or (isinstance(propensity, str) and propensity == "share")
     e = propensities("share" if share else propensity, labels, codes)
-    nuisance = None if mu is None else matrix(mu, "mu", (n, count, len(outcomes)))
+    nuisance = None if mu is None else np.asarray(mu, dtype=float)
+    # Where a model's own rows did not carry an effect its column is empty as a whole: means of arms serve that outcome.
+    lost: list[bool] = [False] * len(outcomes)
+    if nuisance is not None and nuisance.ndim == 3 and len(nuisance):
+        empty = np.asarray(np.isnan(nuisance).all(axis=0))
+        lost = np.any(empty, axis=0).tolist()
+        nuisance = matrix(np.where(empty, 0.0, nuisance), "mu", (n, count, len(outcomes)))
+    elif nuisance is not None:
+        matrix(nuisance, "mu", (n, count, len(outcomes)))  # raises
     ids = None if cluster is None else id_codes(cluster, "Clusters")[0]
     cells = []
     for k, (name, column) in enumerate(outcomes.items()):
@@ -140,7 +148,7 @@ def given(
         mine, value = codes[rows], y[rows]
         at = propensities("share", labels, mine) if share and rows.size else e[rows]
         reasons = _reasons(value, mine, count, min_rows, min_events, labels)
-        nuisance_here = None if nuisance is None else nuisance[rows, :, k]
+        nuisance_here = None if nuisance is None or lost[k] else nuisance[rows, :, k]
         cells.append(
             Cell(
                 k,

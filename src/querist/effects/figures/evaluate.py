@@ -62,7 +62,9 @@ def _gains(curves: pl.DataFrame) -> list[Figure]:
         for (arm,), rows in mine.group_by("arm", maintain_order=True):
             series = []
             for (score,), one in rows.group_by("score", maintain_order=True):
-                band = {} if score == NATURAL else {"low": one["low"].to_numpy(), "high": one["high"].to_numpy()}
+                band: dict[str, Any] = (
+                    {} if score == NATURAL else {"low": one["low"].to_numpy(), "high": one["high"].to_numpy()}
+                )
                 series.append(
                     Series(str(score), one["share"].to_numpy(), one["gain"].to_numpy(), **band, null=score == NATURAL)
                 )

@@ -24,7 +24,7 @@ from querist.effects.studies.people import Opened
 from querist.results.finding import Finding, Verdict
 from querist.statistics import holm, verdict
 
-__all__ = ["findings_of"]
+__all__ = ["any_effect", "findings_of"]
 
 Row = Mapping[str, Any]
 ALARM = 0.01
@@ -37,9 +37,7 @@ def findings_of(config: EvaluateConfig, people: Opened, tables: Mapping[str, pl.
     margins = _margins(config, people)
     found = [_fresh(row) for row in tables["seen"].to_dicts()]
     found += [_hidden(row) for row in tables["sources"].to_dicts()]
-    found += [
-        _any_effect(row, margins, config.level) for row in tables["ate"].to_dicts() if row["component"] == "total"
-    ]
+    found += [any_effect(row, margins, config.level) for row in tables["ate"].to_dicts() if row["component"] == "total"]
     differing = tables["arms_differ"].to_dicts()
     adjusted = holm([row["p"] for row in differing])
     found += [_arms_differ(row, float(p), margins, config.level) for row, p in zip(differing, adjusted, strict=True)]
@@ -99,7 +97,8 @@ def _hidden(row: Row) -> Finding:
     return Finding(name, ARM_HIDDEN.id, row["changed"], ARM_HIDDEN.unit, None, None, 0.0, None, answer, because)
 
 
-def _any_effect(row: Row, margins: Mapping[str, float], level: float) -> Finding:
+def any_effect(row: Row, margins: Mapping[str, float], level: float) -> Finding:
+    """What a row of `ate` says of a total effect; margins: what is too small to matter, by outcome."""
     subject, margin = _named(row), margins[row["outcome"]]
     if row["estimate"] is None:
         because = f"The average effect of {row['arm']} on {row['outcome']} is {row['method']}."

@@ -12,9 +12,10 @@ import polars as pl
 from querist.effects.configs import FitConfig
 from querist.effects.figures.fit import draw
 from querist.effects.questions import ANY_EFFECT, ARM_HIDDEN, FIT_QUESTIONS
+from querist.effects.studies.evaluate_verdicts import any_effect
 from querist.effects.studies.fit_models import model_kind
 from querist.effects.tables import FIT_TABLES
-from querist.results.finding import Finding, Verdict
+from querist.results.finding import Finding
 from querist.results.layout import Layout, Section
 from querist.runs.study import Answer
 
@@ -95,34 +96,9 @@ def _hidden(rows: pl.DataFrame) -> Finding:
 
 def _effects(config: FitConfig, ate: pl.DataFrame, ladder: pl.DataFrame) -> list[Finding]:
     spread = dict(ladder.filter(pl.col("part") == "natural").select("outcome", "sd").iter_rows())
-    natural = dict(ladder.filter(pl.col("part") == "natural").select("outcome", "estimate").iter_rows())
-    found = []
-    for row in ate.filter(pl.col("component") == "total").to_dicts():
-        subject = f"{row['arm']}, {row['outcome']}"
-        value, p = row["estimate"], row["p_adj"]
-        if value is None:
-            because = f"The average effect of {row['arm']} on {row['outcome']} is {row['method']}."
-            found.append(
-                Finding(subject, ANY_EFFECT.id, None, ANY_EFFECT.unit, None, None, 0.0, None, "cannot say", because)
-            )
-            continue
-        sd = spread.get(row["outcome"])
-        small = None if sd is None else config.margin * sd
-        verdict: Verdict = "cannot say"
-        if p is not None and p < config.level:
-            verdict = "yes"
-        elif small is not None and row["low"] is not None and -small < row["low"] and row["high"] < small:
-            verdict = "no"
-        at = natural.get(row["outcome"])
-        beside = "" if at is None else f", where control has {at:.4g}"
-        because = (
-            f"{row['arm']} changes {row['outcome']} by {value:+.4g} [{row['low']:+.4g}, {row['high']:+.4g}] per person on average"
-            f"{beside} (adjusted p {'not tested' if p is None else format(p, '.3g')})."
-        )
-        found.append(
-            Finding(subject, ANY_EFFECT.id, value, ANY_EFFECT.unit, row["low"], row["high"], 0.0, p, verdict, because)
-        )
-    return found
+    margins = {outcome: config.margin * (sd or 0.0) for outcome, sd in spread.items()}
+    rows = ate.filter(pl.col("component") == "total").to_dicts()
+    return [any_effect(row, margins, config.level) for row in rows]
 
 
 def _layout(config: FitConfig, tables: Mapping[str, pl.DataFrame], names: set[str]) -> Layout:
