@@ -1,5 +1,5 @@
 """The uplift metrics against one sort and four cumulative sums, the resamples against weighted sums, allocation against HiGHS, the
-network against dense products, its streamed batches against batches in memory.
+network against dense products, its streamed batches against batches in memory, memory of scoring and of a streamed fit against rows.
 
 scikit-uplift and causalml are timed where they can be imported.
 """
@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,6 +43,7 @@ def ratios() -> Iterator[Ratio]:
     yield from allocation()
     yield from network()
     yield from feed()
+    yield from people()
 
 
 def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -147,6 +151,9 @@ def allocation() -> Iterator[Ratio]:
 
     times = seconds({"HiGHS": program, "path": lambda: allocate(small, price, budget)}, rounds=1)
     yield Ratio("Allocate 20,000 x 3: HiGHS over ours", times["HiGHS"] / times["path"], 20, most=False)
+    # One person's largest step bounds what whole people cost.
+    found = allocate(small, price, budget)
+    yield Ratio("Allocate 20,000 x 3: gap to the bound over one person's reward", found.gap / small.max(), 1)
 
 
 def users(n: int, arms: int = 2) -> dict[str, torch.Tensor]:
@@ -219,3 +226,45 @@ def feed() -> Iterator[Ratio]:
     yield Ratio(
         "Fit 32,768 x 12: rows per second streamed over in memory", times["memory"] / times["stream"], 0.9, False
     )
+
+
+MEASURED = """
+import json, resource, sys
+from querist.effects import MTMT, score
+task, table, few, model, out = sys.argv[1:]
+features = [f"f{i}" for i in range(12)]
+named = {"arm": "treatment", "outcomes": ["visit:binary"], "feature": features}
+small = {"control": 0, "preset": "small", "epochs": 1, "folds": 1, "shrink": False, "val_fraction": 0.0}
+if task == "score":
+    work = lambda path, place: score(model, path, place)
+else:
+    work = lambda path, place: MTMT(**small).fit_rows(path, **named)
+work(few, out + "/few")
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+before = peak()
+work(table, out + "/all")
+print(json.dumps({"before": before, "after": peak()}))
+"""
+
+
+def people(few: int = 262_144, times: int = 8) -> Iterator[Ratio]:
+    """Peak memory of scoring and of a streamed fit on eight times the rows, over that on 262,144; one process each."""
+    from querist.effects import TLearner
+    from querist.effects.criteo import write_criteo_like
+
+    with tempfile.TemporaryDirectory() as folder:
+        small, large, model = (str(Path(folder) / name) for name in ("few.parquet", "all.parquet", "model"))
+        write_criteo_like(small, few, group_rows=65_536)
+        write_criteo_like(large, few * times, group_rows=65_536)
+        named = {"arm": "treatment", "outcomes": ["visit:binary"], "feature": [f"f{i}" for i in range(12)]}
+        TLearner(control=0).fit_rows(small, **named).save(model)
+        for task, words in (("score", "Scoring"), ("fit", "Streamed fit")):
+            done = subprocess.run(
+                [sys.executable, "-c", MEASURED, task, large, small, model, f"{folder}/{task}"],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            peak = json.loads(done.stdout.splitlines()[-1])
+            title = f"{words}, {few * times:,} rows: peak memory over that of {few:,}"
+            yield Ratio(title, peak["after"] / peak["before"], 1.1)

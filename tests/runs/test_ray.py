@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.harness import ask_and_die, assert_same_answer, assert_same_tables, check_bad_input, ray_is_here
 from tests.runs.asking import Asking, asked, gone, processes_below, run_script
@@ -196,7 +197,7 @@ def two_nodes(tmp_path):
 
 
 def test_two_raylets_scan_by_address_and_lose_nothing_with_one(two_nodes, tmp_path):
-    """A whole command on a cluster of two nodes; then a node goes away under a study."""
+    """Whole commands on a cluster of two nodes; then a node goes away under a study."""
     together, second = two_nodes
     address = f"ray://{together.address}"
     source = tmp_path / "layers.npz"
@@ -212,6 +213,7 @@ def test_two_raylets_scan_by_address_and_lose_nothing_with_one(two_nodes, tmp_pa
         assert done.returncode == 0, done.stderr
         tables.append(dict(Result.open(out).tables))
     assert_same_tables(tables[1], tables[0])
+    scored_alike(address, tmp_path / "scoring")
 
     config = SmallConfig(blocks=6, side=8, sleep=0.3)
     truth = ask(SmallStudy(), config, progress=False)
@@ -220,3 +222,27 @@ def test_two_raylets_scan_by_address_and_lose_nothing_with_one(two_nodes, tmp_pa
     together.remove_node(second, allow_graceful=False)
     assert asking.end(120) == 0
     assert_same_answer(asked(tmp_path / "run", config, resume=True), truth)
+
+
+def scored_alike(address: str, folder: Path) -> None:
+    """Files of scores made by a cluster's nodes are those of one process, byte for byte."""
+    from querist.effects import TLearner, simulate
+    from querist.sources.rows import RowsWriter
+
+    drawn = simulate(300, arms=2, base_scale=0.4, increment_scale=0.4, seed=3)
+    table = pa.table({f"x{j}": drawn.X[:, j] for j in range(3)})
+    TLearner(control=0).fit(table, drawn.arm, drawn.Y).save(folder / "model")
+    with RowsWriter(folder / "people.parquet", group_rows=60) as out:
+        out.write(table)
+    found = []
+    for number, engine in enumerate(("serial", address)):
+        scores, run = folder / f"scores{number}", folder / f"run{number}"
+        command = ["effects", "score", str(folder / "model"), str(folder / "people.parquet"), str(scores)]
+        command += ["--file-rows", "60", "--engine", engine, "--out", str(run), "--quiet"]
+        done = subprocess.run(
+            [sys.executable, "-m", "querist", *command], capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        found.append({path.name: path.read_bytes() for path in scores.glob("part-*.parquet")})
+    assert len(found[0]) == 5
+    assert found[0] == found[1]

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from querist.effects.network import MTMT
     from querist.effects.parts import Effects, retier
     from querist.effects.serving import load
+    from querist.effects.serving.export import ExportSummary, export
     from querist.effects.simulation import Simulated, simulate
     from querist.effects.studies.check import check
     from querist.effects.studies.score import ScoreSummary, score
@@ -66,6 +67,7 @@ __all__ = [
     "Effects",
     "Estimator",
     "Evaluation",
+    "ExportSummary",
     "FlexTENet",
     "MMoE",
     "NaturalRank",
@@ -87,6 +89,7 @@ __all__ = [
     "check",
     "compare",
     "evaluate",
+    "export",
     "gain_curve",
     "load",
     "multi_arm_qini",
@@ -147,6 +150,7 @@ __getattr__, __dir__ = attach(
         "querist.effects.network": ("MTMT",),
         "querist.effects.parts": ("Effects", "retier"),
         "querist.effects.serving": ("load",),
+        "querist.effects.serving.export": ("ExportSummary", "export"),
         "querist.effects.simulation": ("Simulated", "simulate"),
         "querist.effects.studies.check": ("check",),
         "querist.effects.studies.score": ("ScoreSummary", "score"),

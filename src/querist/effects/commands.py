@@ -13,6 +13,8 @@ from querist.effects.configs import (
     CheckOptions,
     EvaluateConfig,
     EvaluateOptions,
+    ExportConfig,
+    ExportOptions,
     FitConfig,
     FitOptions,
     MonitorConfig,
@@ -166,3 +168,24 @@ def monitor(
 
     config = MonitorConfig.build(**options.model_dump(), model=model, before=before, after=after)
     return carry_out(MonitorStudy(), config, common)
+
+
+@app.command
+def export(
+    model: str,
+    /,
+    *,
+    options: Annotated[ExportOptions, Parameter(name="*")] = ExportOptions(),  # noqa: B008 - frozen
+    common: CommonOptions = CommonOptions(),  # noqa: B008 - frozen
+) -> int:
+    """Write a model as one graph for other programs, raw columns in and effects out; it lies in OUT/export.
+
+    Parameters
+    ----------
+    model
+        A model folder, or the run that fitted it.
+    """
+    from querist.effects.studies.export import ExportStudy
+
+    config = ExportConfig.build(**options.model_dump(), model=model)
+    return carry_out(ExportStudy(), config, common)

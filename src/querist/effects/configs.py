@@ -328,3 +328,20 @@ class MonitorConfig(MonitorOptions):
     model: str = Field(default="", description="A model folder, or the run that fitted it.")
     before: str = Field(default="", description="The earlier table: a TABLE address, or what one in memory was called.")
     after: str = Field(default="", description="The later table.")
+
+
+class ExportOptions(StudyConfig):
+    """Options of `effects export`."""
+
+    format: Literal["torch", "onnx"] = Field(
+        default="torch", description="torch (a .pt2 file of torch.export) or onnx (needs the package onnx)."
+    )
+    parity_rows: int = Field(
+        default=1000, ge=2, description="Made-up rows on which the written file is held against the model."
+    )
+
+
+class ExportConfig(ExportOptions):
+    """What an export is told: the model."""
+
+    model: str = Field(default="", description="A model folder, or the run that fitted it.")

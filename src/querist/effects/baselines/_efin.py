@@ -58,7 +58,7 @@ class _EFIN(Net):
         tokens = self.after(known)
         natural = self.natural(tokens.mean(dim=1))[:, None]
         k, v = (_heads(part) for part in self.keys(tokens).chunk(2, dim=2))
-        asked = _heads(self.asked(self.arms)[None]).expand(len(tokens), -1, -1, -1)
+        asked = _heads(self.asked(self.arms)[None]).expand(tokens.shape[0], -1, -1, -1)
         heard = _joined(functional.scaled_dot_product_attention(asked, k, v))
         return torch.cat([natural, natural + self.uplift(heard + self.arms)], dim=1)
 
