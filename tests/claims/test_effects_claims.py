@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -117,7 +118,7 @@ def test_repeats_stand_in_for_the_splits_of_a_size():
 
 def test_one_training_refitted_is_what_each_fit_would_be():
     people = simulate(300, base_scale=0.4, increment_scale=0.2, seed=3)
-    common = {"control": 0, "preset": "small", "epochs": 1, "random_state": 7}
+    common: dict[str, Any] = {"control": 0, "preset": "small", "epochs": 1, "random_state": 7}
     model = simulated_measure.KeptMTMT(shrink=False, **common).fit(people.X, people.arm, people.Y)
     for shrink in ("tier", "flat", False):
         whole = MTMT(shrink=shrink, **common).fit(people.X, people.arm, people.Y)
@@ -131,7 +132,7 @@ def test_errors_are_those_on_new_people():
     found = simulated_measure.measure(piece.payload, 0, "cpu")
     rows = {row["model"]: row for row in found["errors"]}
     assert list(rows) == ["T-learner", "S-learner", "constant effect"]
-    drawn = {"base_scale": 0.05, "increment_scale": 0.4}
+    drawn: dict[str, Any] = {"base_scale": 0.05, "increment_scale": 0.4}
     people, new = simulate(240, seed=100, **drawn), simulate(200, seed=1_000_100, **drawn)
     from querist.effects import ConstantEffect
 
