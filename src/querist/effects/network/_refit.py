@@ -386,11 +386,15 @@ def _slopes(
         y, rows = _observed(found, psi[:, [c]])
         said = own[:, c] if rows is None else own[rows, c]
         weight = _of(found.weight, rows)
-        slope, t = slopes(y[:, 0], said, weight, _of(found.cluster, rows))
+        m, k = names[c]
+        # As in `_standard`: a slope on rounding would make rounding an effect.
+        spread = np.sqrt(np.cov(said, aweights=weight, ddof=0))
+        slope, t = (
+            slopes(y[:, 0], said, weight, _of(found.cluster, rows)) if spread > SPREAD * found.sd[k] else (0.0, 0.0)
+        )
         factor = max(0.0, 1 - 1 / t**2) if slope > 0 and t > 0 else 0.0
         centre[p + c] = np.average(said, weights=weight)
         coefficients[p + c, c] = slope * factor
         constant[c] = np.average(y[:, 0], weights=weight) if mean is None else mean[c]
-        m, k = names[c]
         table.append({"part": name, "arm": m, "outcome": k, "slope": slope, "t": t, "factor": factor})
     return Linear(centre, scale, coefficients, constant), table

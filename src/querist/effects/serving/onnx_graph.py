@@ -1,3 +1,6 @@
+# An fx node's arguments may be of any type.
+# pyright: reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false, reportOptionalMemberAccess=false
+# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportOptionalIterable=false, reportOperatorIssue=false
 """A program of torch.export as an ONNX model: operator by operator, what depends on weights alone computed once."""
 
 from __future__ import annotations
@@ -73,9 +76,9 @@ class _Builder:
             elif node.op == "call_function":
                 self.env[node] = self._call(node)
         told = []
-        for name, node in zip(outputs, self.program.graph.output_node().args[0], strict=True):  # pyright: ignore[reportArgumentType]
-            self._add("Identity", [self._name(self.env[node])], into=name)  # pyright: ignore[reportArgumentType]
-            value = node.meta["val"]  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
+        for name, node in zip(outputs, self.program.graph.output_node().args[0], strict=True):
+            self._add("Identity", [self._name(self.env[node])], into=name)
+            value = node.meta["val"]
             told.append(helper.make_tensor_value_info(name, _TYPES[value.dtype], ["rows", *value.shape[1:]]))
         weights = [numpy_helper.from_array(array, name) for name, array in self.held.items()]
         graph = helper.make_graph(self.nodes, "effects", given, told, weights)
@@ -130,7 +133,7 @@ class _Builder:
     def _call(self, node: Node) -> Value:
         target: Any = node.target
         if target is operator.getitem:
-            return self.env[node.args[0]][node.args[1]]  # pyright: ignore[reportArgumentType, reportCallIssue, reportIndexIssue]
+            return self.env[node.args[0]][node.args[1]]
         if target in _SIZES:
             given = [self.env[one] if isinstance(one, Node) else one for one in node.args]
             return self._add(
@@ -149,7 +152,7 @@ class _Builder:
         if name in _BINARY:
             if node.kwargs.get("alpha", 1) != 1:
                 raise _no_form(target)
-            return self._add(_BINARY[name], [self._as(one, out.dtype) for one in node.args[:2]])  # pyright: ignore[reportOptionalMemberAccess]
+            return self._add(_BINARY[name], [self._as(one, out.dtype) for one in node.args[:2]])
         if name in _COMPARED or name in _LOGICAL:
             kinds = [one.meta["val"] if isinstance(one, Node) else one for one in node.args[:2]]
             common = torch.result_type(*(torch.empty(0, dtype=k.dtype) if hasattr(k, "dtype") else k for k in kinds))
@@ -178,7 +181,7 @@ class _Builder:
     def _op_elu(self, node: Node) -> str:
         if len(node.args) > 2 and any(one != 1 for one in node.args[2:]):
             raise _no_form(node.target)
-        return self._add("Elu", [self._at(node.args[0])], alpha=float(node.args[1] if len(node.args) > 1 else 1.0))  # pyright: ignore[reportArgumentType]
+        return self._add("Elu", [self._at(node.args[0])], alpha=float(node.args[1] if len(node.args) > 1 else 1.0))
 
     def _op_gelu(self, node: Node) -> str:
         if node.kwargs.get("approximate", "none") != "none":
@@ -207,7 +210,7 @@ class _Builder:
     def _op_cat(self, node: Node) -> str:
         parts, axis = node.args[0], node.args[1] if len(node.args) > 1 else 0
         kind = node.meta["val"].dtype
-        return self._add("Concat", [self._as(one, kind) for one in parts], axis=axis)  # pyright: ignore[reportGeneralTypeIssues, reportOptionalIterable]
+        return self._add("Concat", [self._as(one, kind) for one in parts], axis=axis)
 
     def _op_any(self, node: Node) -> str:
         number = self._add("Cast", [self._at(node.args[0])], to=_TYPES[torch.int32])
@@ -275,12 +278,12 @@ class _Builder:
 
     def _op_squeeze(self, node: Node) -> str:
         dims: Any = node.args[1]
-        shape = node.args[0].meta["val"].shape  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
+        shape = node.args[0].meta["val"].shape
         gone = [one for one in (dims if isinstance(dims, list | tuple) else [dims]) if shape[one] == 1]
         return self._add("Squeeze", [self._at(node.args[0]), self._name(torch.tensor(gone))])
 
     def _op_view(self, node: Node) -> str:
-        sizes: Any = list(node.args[1])  # pyright: ignore[reportArgumentType]
+        sizes: Any = list(node.args[1])
         open_ones = [k for k, one in enumerate(sizes) if isinstance(one, Node)]
         if len(open_ones) == 1 and -1 not in sizes:  # the rows follow from the rest
             sizes[open_ones[0]] = -1
@@ -301,7 +304,7 @@ class _Builder:
 
     def _op_diagonal(self, node: Node) -> str:
         offset, one, two = [*node.args[1:], *(0, 0, 1)[len(node.args) - 1 :]]
-        shape = node.args[0].meta["val"].shape  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
+        shape = node.args[0].meta["val"].shape
         if offset != 0 or shape[one] != shape[two]:
             raise _no_form(node.target)
         rest, size = [k for k in range(len(shape)) if k not in (one, two)], int(shape[one])
@@ -312,33 +315,33 @@ class _Builder:
     def _op_native_layer_norm(self, node: Node) -> list[Any]:
         x, shape, weight, bias, eps = node.args
         kind = node.meta["val"][0].dtype
-        scale = torch.ones(list(shape), dtype=kind) if weight is None else self.env[weight]  # pyright: ignore[reportArgumentType]
+        scale = torch.ones(list(shape), dtype=kind) if weight is None else self.env[weight]
         more = [] if bias is None else [self._at(bias)]
         inputs = [self._at(x), self._name(scale), *more]
-        return [self._add("LayerNormalization", inputs, axis=-len(shape), epsilon=float(eps)), None, None]  # pyright: ignore[reportArgumentType]
+        return [self._add("LayerNormalization", inputs, axis=-len(shape), epsilon=float(eps)), None, None]
 
     def _op_native_group_norm(self, node: Node) -> list[Any]:
         x, weight, bias, _, channels, length, groups, eps = node.args
         kind = node.meta["val"][0].dtype
         parted = self._add("Reshape", [self._at(x), self._whole([0, groups, -1])])
-        ones, zeros = torch.ones(groups, dtype=kind), torch.zeros(groups, dtype=kind)  # pyright: ignore[reportCallIssue, reportArgumentType]
-        even = self._add("InstanceNormalization", [parted, self._name(ones), self._name(zeros)], epsilon=float(eps))  # pyright: ignore[reportArgumentType]
+        ones, zeros = torch.ones(groups, dtype=kind), torch.zeros(groups, dtype=kind)
+        even = self._add("InstanceNormalization", [parted, self._name(ones), self._name(zeros)], epsilon=float(eps))
         even = self._add("Reshape", [even, self._whole([0, channels, length])])
         for how, by in (("Mul", weight), ("Add", bias)):
             if by is not None:
-                even = self._add(how, [even, self._name(self.env[by].reshape(-1, 1))])  # pyright: ignore[reportArgumentType]
+                even = self._add(how, [even, self._name(self.env[by].reshape(-1, 1))])
         return [even, None, None]
 
     def _op_native_batch_norm_legit_no_training(self, node: Node) -> list[Any]:
         x, weight, bias, mean, variance, _, eps = node.args
         inputs = [self._at(one) for one in (x, weight, bias, mean, variance)]
-        return [self._add("BatchNormalization", inputs, epsilon=float(eps)), None, None]  # pyright: ignore[reportArgumentType]
+        return [self._add("BatchNormalization", inputs, epsilon=float(eps)), None, None]
 
     def _op_convolution(self, node: Node) -> str:
         x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
         if transposed:
             raise _no_form(node.target)
-        pads: Any = [*padding, *padding]  # pyright: ignore[reportGeneralTypeIssues, reportOptionalIterable]
+        pads: Any = [*padding, *padding]
         inputs = [self._at(one) for one in (x, weight, bias) if one is not None]
         return self._add("Conv", inputs, strides=stride, pads=pads, dilations=dilation, group=groups)
 

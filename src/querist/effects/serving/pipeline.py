@@ -38,6 +38,13 @@ class Pipeline(nn.Module):
     refuses, are clipped like other large ones.
     """
 
+    mean: torch.Tensor
+    sd: torch.Tensor
+    levels: torch.Tensor
+    lost: torch.Tensor
+    null: torch.Tensor
+    weights: torch.Tensor
+
     def __init__(self, model: Estimator, core: nn.Module):
         super().__init__()
         columns = model.columns_
@@ -130,6 +137,9 @@ class _Members(nn.Module):
 class _Affine(nn.Module):
     """What `_refit.Linear` says, its standardisation multiplied into the coefficients."""
 
+    coefficients: torch.Tensor
+    constant: torch.Tensor
+
     def __init__(self, part: Linear):
         super().__init__()
         coefficients = part.coefficients / part.scale[:, None]  # an infinite scale takes its column out
@@ -142,18 +152,20 @@ class _Affine(nn.Module):
 class _Refitted(nn.Module):
     """The refit of what the networks say: `Refit.apply`."""
 
+    weights: torch.Tensor
+
     def __init__(self, core: nn.Module, refit: Refit, design: Design):
         super().__init__()
         self.core, self.method = core, refit.method
         self.parts = nn.ModuleDict({name: _Affine(part) for name, part in refit.parts.items()})
-        self.flags, self.levels = list(design.flags), design.levels
+        self.flags, self.shown = list(design.flags), design.levels
         _keep(self, weights=refit.tier_weights)
 
     def forward(self, z: torch.Tensor, missing: torch.Tensor, codes: torch.Tensor) -> Found:
         natural, total = self.core(z, missing, codes)
         shape = total.shape[1:]
         x = [z.double(), *(missing[:, [k]].double() for k in self.flags)]
-        x += [(codes[:, [k]] == code).double() for k, code in self.levels]
+        x += [(codes[:, [k]] == code).double() for k, code in self.shown]
         base = (total * self.weights).sum(1)
         if self.method == "flat":
             return natural, total + self.parts["total"](torch.cat([*x, total.flatten(1)], 1)).unflatten(1, shape)
@@ -190,6 +202,11 @@ class _Dense(nn.Module):
 
 class _Means(nn.Module):
     """Many linear means side by side, each with its link: [n, d] -> [n, C]. A mean that is None is 0 everywhere."""
+
+    coef: torch.Tensor
+    intercept: torch.Tensor
+    logit: torch.Tensor
+    log: torch.Tensor
 
     def __init__(self, means: Sequence[Affine | None], width: int):
         super().__init__()
@@ -234,6 +251,9 @@ class _ByArm(nn.Module):
 
 class _ByEffect(nn.Module):
     """Natural responses, and effects that were learnt as such: R- and DR-learners; of X-learners two, weighed by chances."""
+
+    coef: torch.Tensor
+    intercept: torch.Tensor
 
     def __init__(self, model: Any):
         super().__init__()

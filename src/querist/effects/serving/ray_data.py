@@ -50,7 +50,9 @@ def score_dataset(
     for name in wanted:
         if name not in there:
             raise UnknownName("The table has no such column", value=name, allowed=near(name, there, 12))
-    pool = {"size": workers} if isinstance(workers, int) else {"min_size": workers[0], "max_size": workers[1]}
+    pool: dict[str, Any] = (
+        {"size": workers} if isinstance(workers, int) else {"min_size": workers[0], "max_size": workers[1]}
+    )
     scored = dataset.select_columns(wanted).map_batches(
         Scorer,
         fn_constructor_args=(str(model_folder(model).resolve()), tuple(columns), tuple(ids)),
