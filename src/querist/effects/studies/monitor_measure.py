@@ -123,7 +123,8 @@ def _arm_shares(people: Opened, before: Rows) -> list[Row]:
     p = None
     kept = (earlier + after) > 0
     if earlier.any() and kept.sum() > 1:
-        p = float(chi2_contingency(np.stack([earlier[kept], after[kept]]), correction=False)[1])
+        found: Any = chi2_contingency(np.stack([earlier[kept], after[kept]]), correction=False)
+        p = float(found[1])
     return [
         {
             "arm": label,
