@@ -247,8 +247,11 @@ print(json.dumps({"before": before, "after": peak()}))
 """
 
 
-def people(few: int = 262_144, times: int = 8) -> Iterator[Ratio]:
-    """Peak memory of scoring and of a streamed fit on eight times the rows, over that on 262,144; one process each."""
+def people(few: int = 1_048_576, times: int = 2) -> Iterator[Ratio]:
+    """Peak memory of scoring and of a streamed fit on twice the rows, over that on a million; one process each.
+
+    A streamed fit keeps a sample of at most a million rows: below, its memory grows with the table.
+    """
     from querist.effects import TLearner
     from querist.effects.criteo import write_criteo_like
 
