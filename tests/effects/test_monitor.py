@@ -7,10 +7,11 @@ import polars as pl
 import pytest
 from tests.harness import Bad, check_bad_input, check_level, check_study
 
-from querist.effects import TLearner, simulate
+from querist.effects import TLearner, load, monitor, simulate
 from querist.effects.configs import MonitorConfig
 from querist.effects.serving.drift import bin_edges, binned, moved, nulls, stability_index
 from querist.effects.studies.monitor import MonitorStudy
+from querist.errors import BadOption
 from querist.reports.ask import ask
 
 ARMS = np.array(["none", "a", "b"])
@@ -92,6 +93,15 @@ def test_without_arms_only_columns_are_compared(place):
     result = ask(study(), config(place, arm=None), progress=False)
     assert [finding.question for finding in result.findings] == ["effects.drift"]
     assert result.summary["passed_over"][0]["reason"].startswith("no arm")
+
+
+def test_the_verb_takes_what_lies_in_memory(place, tmp_path):
+    told = ask(study(), config(place), progress=False)
+    tables = (pl.read_parquet(place / f"{name}.parquet") for name in ("before", "after"))
+    found = monitor(load(place / "model"), *tables, arm="arm")
+    assert found.findings == told.findings
+    with pytest.raises(BadOption, match="Save it first"):
+        monitor(load(place / "model"), "a", "b", out=tmp_path / "run")
 
 
 def test_the_index_is_that_of_its_formula_and_bins_hold_what_is_missing():

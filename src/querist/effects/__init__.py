@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from querist.effects.serving.export import ExportSummary, export
     from querist.effects.simulation import Simulated, simulate
     from querist.effects.studies.check import check
+    from querist.effects.studies.monitor import monitor
     from querist.effects.studies.score import ScoreSummary, score
 
 __all__ = [
@@ -92,6 +93,7 @@ __all__ = [
     "export",
     "gain_curve",
     "load",
+    "monitor",
     "multi_arm_qini",
     "plan",
     "policy_difference",
@@ -153,6 +155,7 @@ __getattr__, __dir__ = attach(
         "querist.effects.serving.export": ("ExportSummary", "export"),
         "querist.effects.simulation": ("Simulated", "simulate"),
         "querist.effects.studies.check": ("check",),
+        "querist.effects.studies.monitor": ("monitor",),
         "querist.effects.studies.score": ("ScoreSummary", "score"),
     },
 )

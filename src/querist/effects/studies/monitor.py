@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,16 +12,18 @@ import polars as pl
 
 from querist.effects.configs import MonitorConfig
 from querist.effects.questions import MONITOR_QUESTIONS
-from querist.effects.serving.folder import load
+from querist.effects.serving.folder import load, save
 from querist.effects.serving.scorer import model_hash
 from querist.effects.studies.people import OPTIONS, Opened, write_table
 from querist.effects.tables.serve import MONITOR_TABLES
 from querist.errors import BadOption
+from querist.reports.result import Result
+from querist.reports.verb import answered
 from querist.reports.words import command_words
 from querist.runs.study import Answer, Study, Unit
 from querist.sources.rows import Rows, open_rows
 
-__all__ = ["MonitorStudy"]
+__all__ = ["MonitorStudy", "monitor"]
 
 
 class MonitorStudy(Study[MonitorConfig]):
@@ -111,3 +115,41 @@ class MonitorStudy(Study[MonitorConfig]):
         from querist.effects.studies.monitor_answer import answer
 
         return answer(config, tables, self.people(config))
+
+
+def monitor(
+    model: Any,
+    before: Any,
+    after: Any,
+    *,
+    config: MonitorConfig | None = None,
+    out: str | os.PathLike[str] | None = None,
+    engine: str = "serial",
+    resume: bool = False,
+    progress: Any = None,
+    **fields: Any,
+) -> Result:
+    """Hold a later table against an earlier one and against what a model predicts of it.
+
+    model: a fitted estimator, a model folder or the run of a fit; before, after: tables in memory or addresses. Further keywords are
+    the fields of `MonitorConfig` (arm, outcome, cluster, segment, …): without `arm` only features and scores are compared. out: a run
+    folder, for which the model must be a folder.
+
+    Tables: psi, arm_shares, realised, segments. Raises BadInput for tables that lack columns of the model, arms or outcomes that it does
+    not know, and what `open_rows` and `load` raise.
+    """
+    held = {name: table for name, table in (("before", before), ("after", after)) if not isinstance(table, str | Path)}
+    named = {name: name if name in held else str(table) for name, table in (("before", before), ("after", after))}
+    saved = isinstance(model, str | Path)
+    if out is not None and not saved:
+        raise BadOption(
+            "A run names its model by a folder", value=type(model).__name__, mend="Save it first (model.save)"
+        )
+    with tempfile.TemporaryDirectory() as place:
+        if not saved:
+            save(model, Path(place) / "model")
+        settings = MonitorConfig.build(
+            config, **{**fields, **named, "model": str(model) if saved else str(Path(place) / "model")}
+        )
+        study = MonitorStudy(held)
+        return answered(Result, study, settings, out=out, engine=engine, resume=resume, progress=progress)
