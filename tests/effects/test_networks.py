@@ -22,6 +22,7 @@ from querist.effects.baselines import (
 from querist.effects.baselines._layers import Shape
 from querist.effects.design import balance_weights
 from querist.effects.encoder import Encoder, Widths
+from querist.effects.estimator import Estimator
 from querist.effects.links import Link, Links, link_of
 from querist.effects.nettrain import batch_rows, links_for, made, responses, tensors_of, train, validation_rows
 from querist.effects.simulation import SETTINGS, simulate
@@ -356,3 +357,26 @@ def test_widths_of_columns():
     from querist.sources.rows import open_rows
 
     assert Widths.of(open_rows(frame).columns()) == Widths(2, (4,), (0,))
+
+
+def test_overlap_weights_see_who_could_not_have_had_another_arm():
+    """People of one arm only, by their features, hardly count: clipped chances would give each of them a hundredth, and they are many."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2000, 2))
+    sure = np.arange(2000) < 1600
+    x[sure, 0] -= 12
+    arm = np.where(sure, 0, rng.integers(0, 2, 2000))
+    held = []
+
+    class Probe(Estimator):
+        def _fit(self, sample, hooks):
+            held.append(sample)
+
+    Probe(control=0, propensity="estimate").fit(x, arm, x[:, 1])
+    [sample] = held
+    assert sample.propensity.min() >= 0.0099
+    weight = tensors_of(sample, links_for(sample, "auto"), "overlap")["weight"][:, 0].numpy()
+    assert sample.chances.min() < 0.005
+    np.testing.assert_allclose(weight, balance_weights(sample.chances, arm, "overlap"), rtol=1e-5)
+    assert weight[sure].mean() < 0.8 * balance_weights(sample.propensity, arm, "overlap")[sure].mean()
+    assert sample.take(sure).chances.shape == (1600, 2)

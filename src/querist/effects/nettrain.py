@@ -219,7 +219,9 @@ def tensors_of(sample: Sample, links: Links, weighting: str = "none") -> Batch:
     """
     row = sample.weight
     if weighting != "none":
-        row = row * balance_weights(sample.propensity, sample.arm, weighting)  # pyright: ignore[reportArgumentType]
+        # Overlap weights are bounded whatever the chances, and tell by them who could have had any arm: clipped, nobody is left out.
+        e = sample.propensity if weighting == "ipw" or sample.chances is None else sample.chances
+        row = row * balance_weights(e, sample.arm, weighting)  # pyright: ignore[reportArgumentType]
     seen = sample.outcomes.observed
     y = links.targets(np.where(seen, sample.outcomes.values, 0.0))
     return {

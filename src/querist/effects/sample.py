@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from querist.effects.arrays import arm_codes, lengths
-from querist.effects.design import estimated_propensity, propensities
+from querist.effects.design import clipped, estimated_propensity, propensities
 from querist.effects.errors import ArmInFeatures, ControlAbsent
 from querist.effects.outcomes import Outcomes
 from querist.errors import BadOption, BadValues
@@ -37,7 +37,8 @@ class Sample:
 
     columns, encoded: what the features are and the features themselves; labels: arms, control first; arm [n]: 0 for control,
     1 … M; outcomes: values [n, K] with `observed`, which is false also where an arm or control does not carry the outcome;
-    weight [n]: mean 1; cluster [n]: 0 … G − 1, or None; propensity [n, M + 1]; estimable [M + 1, K]: whether the rows of an arm
+    weight [n]: mean 1; cluster [n]: 0 … G − 1, or None; propensity [n, M + 1], held inside
+    [.01, .99] where it was estimated, and `chances` before that; estimable [M + 1, K]: whether the rows of an arm
     carry an outcome; tier_weights [M]; seed.
     """
 
@@ -52,6 +53,7 @@ class Sample:
     estimable: Bool[np.ndarray, "M+1 K"]
     tier_weights: Float[np.ndarray, "M"]
     seed: int = 0
+    chances: Float[np.ndarray, "n M+1"] | None = None
 
     @property
     def n(self) -> int:
@@ -79,6 +81,7 @@ class Sample:
             weight=self.weight[rows],
             cluster=None if self.cluster is None else self.cluster[rows],
             propensity=self.propensity[rows],
+            chances=None if self.chances is None else self.chances[rows],
         )
         if "dense" in self.__dict__:
             taken.__dict__["dense"] = self.dense[rows]
@@ -158,11 +161,12 @@ def sample_of(
         seed=seed,
     )
     if isinstance(propensity, str) and propensity == "estimate":
-        e = estimated_propensity(made.dense.astype(float), code, len(labels), cluster=group, seed=seed)
+        chances = estimated_propensity(made.dense.astype(float), code, len(labels), cluster=group, clip=None, seed=seed)
+        e = clipped(chances)
     else:
-        e = propensities(propensity, labels, code)
+        chances, e = None, propensities(propensity, labels, code)
     shared = made.__dict__.get("dense")
-    made = replace(made, propensity=e)
+    made = replace(made, propensity=e, chances=chances)
     if shared is not None:
         made.__dict__["dense"] = shared
     return made, missing

@@ -2,7 +2,7 @@
 
 from querist.effects.design._overlap import Overlap, balance_weights, overlap
 from querist.effects.design._power import plan
-from querist.effects.design._propensity import CLIP, arm_shares, estimated_propensity, propensities
+from querist.effects.design._propensity import CLIP, arm_shares, clipped, estimated_propensity, propensities
 from querist.effects.design._randomisation import SRM, arm_auc, assignment_units, smd, smd_levels, srm
 from querist.effects.design._scores import aipw_scores, ate, component_scores, effect_scores, gamma, tier_weights_of
 
@@ -16,6 +16,7 @@ __all__ = [
     "assignment_units",
     "ate",
     "balance_weights",
+    "clipped",
     "component_scores",
     "effect_scores",
     "estimated_propensity",

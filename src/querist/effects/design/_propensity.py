@@ -14,7 +14,7 @@ from querist.errors import BadOption, ShapeMismatch, UnknownName, near
 from querist.statistics import folds as split
 from querist.statistics.arrays import finite, weights_of
 
-__all__ = ["CLIP", "arm_shares", "estimated_propensity", "propensities"]
+__all__ = ["CLIP", "arm_shares", "clipped", "estimated_propensity", "propensities"]
 
 CLIP = (0.01, 0.99)
 """Estimated propensities are held inside; `overlap` tells which share of rows would lie outside."""
@@ -121,5 +121,10 @@ def estimated_propensity(
         model.fit((train - centre) / scale, codes[~held])
         e[held] = model.predict_proba((X[held] - centre) / scale)
     # Without clipping too an estimate may have underflown to 0, of which there is no weight.
-    e = np.clip(e, *(clip or (np.finfo(float).tiny, 1.0)))
+    return clipped(e, clip or (np.finfo(float).tiny, 1.0))
+
+
+def clipped(e: Float[np.ndarray, "n arms"], limits: tuple[float, float] = CLIP) -> Float[np.ndarray, "n arms"]:
+    """Propensities held inside limits and scaled to sum to 1 again."""
+    e = np.clip(e, *limits)
     return e / e.sum(axis=1, keepdims=True)
