@@ -100,7 +100,7 @@ def test_bad_sources_of_the_specification(tmp_path, checkpoint):
             Bad([*scan, str(empty), "--out", str(tmp_path / "r2")], 2, [str(empty)]),
             Bad([*scan, str(evil), "--out", str(tmp_path / "r3")], 2, ["argparse.Namespace", "safetensors"]),
             Bad([*scan, str(short), "--out", str(tmp_path / "r4")], 2, ["short.npz"]),
-            Bad([*scan, str(shards), "--out", str(tmp_path / "r5")], 2, ["model-00001-of-00002", "--include"]),
+            Bad([*scan, str(shards), "--out", str(tmp_path / "r5")], 2, ["model-00001-of-00002", "missing"]),
             Bad([*scan, str(checkpoint), "--include", "zzz*", "--out", str(tmp_path / "r6")], 2, ["random.weight"]),
         ]
     )

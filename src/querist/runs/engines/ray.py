@@ -96,7 +96,9 @@ class Ray:
             return ray
         # A workbench reports on its user's models to nobody, and a library of its own does not do so for it.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        # "local": without it Ray would join any cluster that it finds on this machine.
         options: dict[str, Any] = {
+            "address": "local",
             "include_dashboard": False,
             "num_cpus": machine_threads(),
             "object_store_memory": _STORE,
@@ -108,9 +110,10 @@ class Ray:
         try:
             ray.init(log_to_driver=False, logging_level="ERROR", **options)
         except Exception as error:
+            told = str(error).strip().splitlines()[0].rstrip(".")
             raise BadOption(
                 "The Ray cluster cannot be used",
-                value=f"{self.name}: {type(error).__name__}: {str(error).strip().splitlines()[0]}",
+                value=f"{self.name}: {type(error).__name__}: {told}",
                 mend="Run on a machine that belongs to it (`ray status`), with the same versions of Python and Ray",
             ) from error
         self._ours = True
