@@ -196,9 +196,9 @@ def two_nodes(tmp_path):
     together.shutdown()
 
 
-def test_two_raylets_scan_by_address_and_lose_nothing_with_one(two_nodes, tmp_path):
-    """Whole commands on a cluster of two nodes; then a node goes away under a study."""
-    together, second = two_nodes
+def test_two_raylets_scan_and_score_by_address(two_nodes, tmp_path):
+    """Whole commands on a cluster of two nodes."""
+    together, _ = two_nodes
     address = f"ray://{together.address}"
     source = tmp_path / "layers.npz"
     rng = np.random.default_rng(0)
@@ -215,6 +215,11 @@ def test_two_raylets_scan_by_address_and_lose_nothing_with_one(two_nodes, tmp_pa
     assert_same_tables(tables[1], tables[0])
     scored_alike(address, tmp_path / "scoring")
 
+
+@pytest.mark.slow
+def test_a_node_that_goes_away_costs_nothing(two_nodes, tmp_path):
+    together, second = two_nodes
+    address = f"ray://{together.address}"
     config = SmallConfig(blocks=6, side=8, sleep=0.3)
     truth = ask(SmallStudy(), config, progress=False)
     asking = Asking(tmp_path / "run", config, engine=address)

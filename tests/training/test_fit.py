@@ -682,7 +682,7 @@ def test_bad_input():
             (lambda: run(keep=0), BadOption, ["keep"]),
             (lambda: run(log_every=-1), BadOption, ["log_every"]),
             (lambda: run(clip=0.0), BadOption, ["clip > 0"]),
-            (lambda: run(hooks=[print]), BadOption, ["no hook", "builtin_function"]),
+            (lambda: run(hooks=[len]), BadOption, ["no hook", "builtin_function"]),
             (lambda: run(resume=True), BadOption, ["nothing to resume"]),
             (lambda: run(patience=2), BadOption, ["nothing to validate"]),
             (lambda: run(validate_every=2), BadOption, ["nothing to validate"]),

@@ -128,24 +128,34 @@ class Ray:
 
         task = ray.remote(_greeting)
         nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
-        asked = {
-            node["NodeManagerHostname"]: task.options(
-                num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            ).remote(parcel, list(sys.path), marker)
+        asked = [
+            (
+                node["NodeManagerHostname"],
+                task.options(
+                    num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+                ).remote(parcel, list(sys.path), marker),
+            )
             for node in nodes
-        }
-        for host, reference in asked.items():
+        ]
+        gone, answered = None, False
+        for host, reference in asked:
             try:
                 seen = ray.get(reference)
-            except Exception as error:
-                cause = getattr(error, "cause", None) or error
+            except ray.exceptions.RayTaskError as error:
                 raise BadOption(
                     "The workers of the Ray engine cannot read this study",
-                    value=f"node {host}: {type(cause).__name__}: {str(cause).strip().splitlines()[-1]}",
+                    value=f"node {host}: {type(error.cause).__name__}: {str(error.cause).strip().splitlines()[-1]}",
                     mend="Install querist, and the module that defines the study, on every node; or use engine serial",
                 ) from error
+            except ray.exceptions.RayError as error:
+                # A node that is being lost still counts as alive for a while; its units go elsewhere, as those of any lost node do.
+                gone = error
+                continue
             if not seen:
                 raise _unseen(host, marker)
+            answered = True
+        if gone is not None and not answered:
+            raise BadOption("No node of the Ray cluster answers", value=self.name, mend="See `ray status`") from gone
 
     def _outcome(self, ray: Any, reference: Any, unit: Unit) -> Outcome:
         try:
