@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
-from querist.runs.study import StudyConfig
+from querist.runs.study import StudyConfig, listed
 
 __all__ = [
     "DEFAULT_HEADLINE",
@@ -20,7 +20,6 @@ __all__ = [
     "RepairConfig",
     "RepairOptions",
     "headline_of",
-    "listed",
 ]
 
 Selector = Literal["cat", "cat+", "random"]
@@ -83,14 +82,6 @@ def headline_of(text: str) -> Headline:
     if held["selector"] not in ("cat", "cat+", "random"):
         raise ValueError("selector cat, cat+ or random")
     return Headline(size, rate, held["mode"], held["selector"])
-
-
-def listed(value: Any) -> Any:
-    """One value, several divided by commas, or a list of such, as a tuple."""
-    items = value if isinstance(value, list | tuple) else () if value is None else (value,)
-    split = (item.split(",") if isinstance(item, str) else [item] for item in items)
-    parts = (part.strip() if isinstance(part, str) else part for group in split for part in group)
-    return tuple(part for part in parts if part != "")
 
 
 def _texts(value: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from querist.runs.study import StudyConfig
+from querist.runs.study import StudyConfig, listed
 
 __all__ = [
     "COMPONENT_NAMES",
@@ -25,7 +25,6 @@ __all__ = [
     "ScoreConfig",
     "ScoreOptions",
     "named_numbers",
-    "several",
 ]
 
 Tier = Literal["mean", "reference"]
@@ -38,14 +37,6 @@ Component = Literal["total", "base", "incremental"]
 Convention = Literal["rate", "sklift", "causalml"]
 COMPONENT_NAMES: tuple[Component, ...] = ("total", "base", "incremental")
 CONVENTION_NAMES: tuple[Convention, ...] = ("rate", "sklift", "causalml")
-
-
-def several(value: Any) -> Any:
-    """One value, several divided by commas, or a list of such, as a tuple."""
-    items = value if isinstance(value, list | tuple) else () if value is None else (value,)
-    split = (item.split(",") if isinstance(item, str) else [item] for item in items)
-    parts = (part.strip() if isinstance(part, str) else part for group in split for part in group)
-    return tuple(part for part in parts if part != "")
 
 
 def named_numbers(pairs: tuple[str, ...], what: str) -> dict[str, float]:
@@ -102,7 +93,7 @@ class PeopleOptions(StudyConfig):
     @field_validator("outcome", "feature", "drop", "design", mode="before")
     @classmethod
     def _several(cls, value: Any) -> Any:
-        return several(value)
+        return listed(value)
 
 
 class CheckOptions(PeopleOptions):
@@ -223,7 +214,7 @@ class EvaluateOptions(PeopleOptions):
     @field_validator("value", "cost", "component", "convention", "k", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        return several(value)
+        return listed(value)
 
 
 class EvaluateConfig(EvaluateOptions):
@@ -250,7 +241,7 @@ class ScoreOptions(StudyConfig):
     @field_validator("id", "columns", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        return several(value)
+        return listed(value)
 
 
 class ScoreConfig(ScoreOptions):
@@ -297,7 +288,7 @@ class AllocateOptions(StudyConfig):
     @field_validator("value", "cost", "cost_column", "capacity", "outcome", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        return several(value)
+        return listed(value)
 
 
 class AllocateConfig(AllocateOptions):
@@ -319,7 +310,7 @@ class MonitorOptions(PeopleOptions):
     @field_validator("segment", mode="before")
     @classmethod
     def _segments(cls, value: Any) -> Any:
-        return several(value)
+        return listed(value)
 
 
 class MonitorConfig(MonitorOptions):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from querist.runs.study import StudyConfig
+from querist.runs.study import StudyConfig, listed
 
 __all__ = [
     "CaptureOptions",
@@ -16,21 +16,12 @@ __all__ = [
     "FreezeOptions",
     "RankConfig",
     "RankOptions",
-    "listed",
 ]
 
 Normalise = Literal["none", "iso", "unit", "whiten"]
 Score = Literal["all", "nce", "leep", "nleep", "logme", "h-score", "transrate", "gbc"]
 Arm = Literal["pretrained", "random", "shuffled", "moments", "scratch", "pretrained-kept"]
 Distance = Literal["sliced", "per-unit", "max-sliced", "gaussian", "spectrum", "sinkhorn", "otdd"]
-
-
-def listed(value: Any) -> Any:
-    """One value, several divided by commas, or a list of such, as a tuple."""
-    items = value if isinstance(value, list | tuple) else () if value is None else (value,)
-    split = (item.split(",") if isinstance(item, str) else [item] for item in items)
-    parts = (part.strip() if isinstance(part, str) else part for group in split for part in group)
-    return tuple(part for part in parts if part != "")
 
 
 class CaptureOptions(StudyConfig):

@@ -19,7 +19,7 @@ from querist.results.table import TableSpec
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Answer", "Study", "StudyConfig", "Unit", "bad_option"]
+__all__ = ["Answer", "Study", "StudyConfig", "Unit", "bad_option", "listed"]
 
 
 class StudyConfig(BaseModel):
@@ -48,6 +48,14 @@ class StudyConfig(BaseModel):
             return cls(**{**(config.model_dump() if config is not None else {}), **fields})
         except ValidationError as error:
             raise bad_option(error) from None
+
+
+def listed(value: Any) -> Any:
+    """An option's values as a tuple: one, several divided by commas, or a list of such; empty ones and None are none."""
+    items = value if isinstance(value, list | tuple) else () if value is None else (value,)
+    split = (item.split(",") if isinstance(item, str) else [item] for item in items)
+    parts = (part.strip() if isinstance(part, str) else part for group in split for part in group)
+    return tuple(part for part in parts if part != "")
 
 
 def bad_option(error: ValidationError) -> BadOption:

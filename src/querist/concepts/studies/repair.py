@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from querist.concepts.configs import RepairConfig, listed
+from querist.concepts.configs import RepairConfig
 from querist.concepts.questions import REPAIR_QUESTIONS
 from querist.concepts.studies.opening import Material, called
 from querist.concepts.tables import REPAIR_TABLES
@@ -17,7 +17,7 @@ from querist.errors import UnknownName, near
 from querist.reports.result import Result
 from querist.reports.verb import answered
 from querist.reports.words import command_words
-from querist.runs.study import Answer, Study, Unit
+from querist.runs.study import Answer, Study, Unit, listed
 
 __all__ = ["RepairReport", "RepairStudy", "repair"]
 

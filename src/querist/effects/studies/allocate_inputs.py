@@ -83,7 +83,7 @@ def wanted_of(config: AllocateConfig, rows: Rows) -> Wanted:
         _group(config, rows),
         None if config.id is None else _texts(rows, config.id),
         worth,
-        _known(config, rows, scores.arms, used, worth),
+        _known(config, rows, scores.arms, used, worth, reward),
     )
 
 
@@ -180,9 +180,14 @@ def _control(rows: Rows) -> str:
 
 
 def _known(
-    config: AllocateConfig, rows: Rows, arms: tuple[str, ...], used: list[str], worth: Mapping[str, float]
+    config: AllocateConfig,
+    rows: Rows,
+    arms: tuple[str, ...],
+    used: list[str],
+    worth: Mapping[str, float],
+    reward: Float[np.ndarray, "n M"],
 ) -> Known | None:
-    """Outcomes of these people, where the table carries them."""
+    """Outcomes of these people, where the table carries them; `reward` is what the scores add to the natural response."""
     if config.arm is None:
         return None
     outcomes = list(config.outcome) or used
@@ -218,17 +223,6 @@ def _known(
         held = rows.table(natural)
         base = sum(
             (worth[name] * _column(held, column) for name, column in zip(used, natural, strict=True)), np.zeros(len(y))
-        )
-        totals = rows.table([c for arm in arms for c in _columns("total", used, arm)])
-        reward = np.stack(
-            [
-                sum(
-                    (worth[o] * _column(totals, c) for o, c in zip(used, _columns("total", used, arm), strict=True)),
-                    np.zeros(len(y)),
-                )
-                for arm in arms
-            ],
-            axis=1,
         )
         mu = np.column_stack([base, base[:, None] + reward])
     cluster = None if config.cluster is None else np.array(_texts(rows, config.cluster))
