@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import runpy
 from pathlib import Path
 
@@ -20,15 +19,6 @@ def test_the_example_goes_from_check_to_policy(capsys):
     assert "Womens E-Mail adds" in said
     assert {"MTMT", "T-learner", "natural response"} <= set(result.metrics["score"])
     assert said.count("best single e-mail") == 1
-
-
-def test_the_page_of_the_room_runs():
-    text = (ROOT / "docs" / "effects.md").read_text(encoding="utf-8")
-    (snippet,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    names: dict = {}
-    exec(snippet.replace("[:12_000]", "[:2_000]").replace("6000", "1000"), names)
-    assert names["effects"].incremental.shape == (1000, 2, 1)
-    assert names["found"].policies.height
 
 
 def test_several_arms_told_by_words(tmp_path):
