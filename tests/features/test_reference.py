@@ -195,6 +195,8 @@ def test_the_monitor_logs_how_far_layers_moved(reference):
     moved = dict(zip(end["layer"], end["moved"], strict=True))
     assert moved["<input>"] == 0
     assert moved["logits"] > 0.1
+    with pytest.raises(BadOption, match=r"watches one training.*training\.Each"):
+        training([monitor])  # its rows would be held against the start of another network
 
 
 def test_the_monitor_changes_nothing_of_the_training(reference):

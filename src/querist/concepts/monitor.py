@@ -10,7 +10,7 @@ import numpy as np
 from querist.concepts.data import ConceptData
 from querist.errors import BadOption, ShapeMismatch
 from querist.statistics import stream
-from querist.training.hooks import Hook, TrainState
+from querist.training.hooks import Hook, TrainState, one_training
 
 if TYPE_CHECKING:
     import polars as pl
@@ -81,6 +81,7 @@ class ConceptMonitor(Hook):
 
     def on_start(self, state: TrainState) -> None:
         """Look once, unless a training goes on."""
+        one_training(self, self.log[-1]["step"] if self.log else None, state)
         if state.is_main and not self.log:
             self._look(state)
 

@@ -11,7 +11,7 @@ from querist.errors import BadOption
 from querist.features.capturing import capture
 from querist.features.distances import sliced_wasserstein
 from querist.features.reference import Reference, joined
-from querist.training.hooks import Hook, TrainState
+from querist.training.hooks import Hook, TrainState, one_training
 
 if TYPE_CHECKING:
     import polars as pl
@@ -67,6 +67,7 @@ class LatentMonitor(Hook):
 
     def on_start(self, state: TrainState) -> None:
         """Open the data and look once; after a restart the start of the whole training stays what it was."""
+        one_training(self, self.log[-1]["step"] if self.log else None, state)
         if state.is_main and (self._first is None or not self.log):
             self._look(state)
 

@@ -9,19 +9,19 @@ from querist._lazy import attach
 if TYPE_CHECKING:
     from querist.training.batches import Batches
     from querist.training.fitted import Fit
-    from querist.training.hooks import Hook, TrainState
+    from querist.training.hooks import Each, Hook, TrainState
     from querist.training.launch import launch_group
     from querist.training.loop import fit
     from querist.training.schedules import Schedule
 
-__all__ = ["Batches", "Fit", "Hook", "Schedule", "TrainState", "fit", "launch_group"]
+__all__ = ["Batches", "Each", "Fit", "Hook", "Schedule", "TrainState", "fit", "launch_group"]
 
 __getattr__, __dir__ = attach(
     __name__,
     {
         "querist.training.batches": ("Batches",),
         "querist.training.fitted": ("Fit",),
-        "querist.training.hooks": ("Hook", "TrainState"),
+        "querist.training.hooks": ("Each", "Hook", "TrainState"),
         "querist.training.launch": ("launch_group",),
         "querist.training.loop": ("fit",),
         "querist.training.schedules": ("Schedule",),

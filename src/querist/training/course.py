@@ -52,9 +52,12 @@ class Course:
     every: dict[str, int | None]
     seed: int
     progress: Report | None
+    name: str = ""
 
     def __post_init__(self) -> None:
-        self.state = TrainState(self.model, self.optimizer, is_main=self.work.is_main, device=self.work.device)
+        self.state = TrainState(
+            self.model, self.optimizer, is_main=self.work.is_main, device=self.work.device, name=self.name
+        )
         self.history = History()
         self.offset = 0  # steps done in this epoch
         self.validated_at = 0

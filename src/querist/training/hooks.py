@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from querist.errors import BadOption
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Hook", "TrainState"]
+__all__ = ["Each", "Hook", "TrainState", "one_training"]
 
 
 @dataclass(slots=True)
@@ -28,6 +31,7 @@ class TrainState:
     is_main: whether this process is the one that writes files. Hooks are called in every process.
     device: where the network's parameters are.
     stop: a hook may set it; training ends after the current step, in every process.
+    name: which of several trainings this is, where a verb makes several: "network-0-1" of a cross-fit, a cell of a sweep.
     """
 
     model: torch.nn.Module
@@ -39,6 +43,7 @@ class TrainState:
     is_main: bool = True
     device: torch.device | None = None
     stop: bool = False
+    name: str = ""
 
 
 class Hook:
@@ -66,3 +71,67 @@ class Hook:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up what `state` returned; tensors arrive on the CPU."""
+
+
+H = TypeVar("H", bound=Hook)
+
+
+class Each(Hook, Generic[H]):
+    """A hook of its own for each of several trainings, made when it starts: for verbs that train more than one network.
+
+    make: `make(state)` returns the hook of the training that `state.name` names and whose network `state.model` is, as in
+    `Each(lambda state: querist.weights.Monitor(state.model, out=f"runs/{state.name}"))`. Those that were made are in `hooks`,
+    in order, by name; a name that comes again has its number behind it. A training that is resumed goes on with the state of
+    its own hook; hooks of trainings that had ended before are not made again.
+    """
+
+    def __init__(self, make: Callable[[TrainState], H]):
+        self.make = make
+        self.hooks: dict[str, H] = {}
+        self._current: Hook = Hook()
+        self._loaded: dict[str, Any] | None = None
+
+    def on_start(self, state: TrainState) -> None:
+        """Make the training's hook, and hand it what a checkpoint kept for it."""
+        made = self._current = self.make(state)
+        again = sum(name == state.name or name.startswith(f"{state.name} (") for name in self.hooks)
+        self.hooks[f"{state.name} ({again + 1})" if again else state.name] = made
+        if self._loaded is not None:
+            self._current.load_state(self._loaded)
+            self._loaded = None
+        self._current.on_start(state)
+
+    def on_step(self, state: TrainState) -> None:
+        """The current training's."""
+        self._current.on_step(state)
+
+    def on_epoch(self, state: TrainState) -> None:
+        """The current training's."""
+        self._current.on_epoch(state)
+
+    def on_end(self, state: TrainState) -> None:
+        """The current training's."""
+        self._current.on_end(state)
+
+    def state(self) -> dict[str, Any]:
+        """That of the current training's hook."""
+        return self._current.state()
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Kept until the training starts and its hook is made."""
+        self._loaded = state
+
+
+def one_training(hook: Hook, seen: int | None, state: TrainState) -> None:
+    """Refuse a second training to a hook that has seen step `seen` of a first one: what it keeps would mix the two.
+
+    Raises BadOption.
+    """
+    if seen is not None and state.step < seen:
+        kind = type(hook).__name__
+        raise BadOption(
+            f"A {kind} watches one training",
+            value=f"step {state.step} of {state.name or 'a training'} after step {seen} of another",
+            allowed="steps that go forward",
+            mend=f"Where several networks are trained, give training.Each(lambda state: {kind}(...)), which makes one for each",
+        )

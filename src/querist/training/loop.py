@@ -73,6 +73,7 @@ def fit(
     log_every: int | None = None,
     seed: int = 0,
     progress: Report | None = None,
+    name: str = "",
 ) -> Fit:
     """Train a network in place.
 
@@ -111,7 +112,7 @@ def fit(
     log_every: steps per row of the history; by default one row per epoch and validation.
     seed: of data order, validation rows, and the global generators of torch, numpy and Python, which are seeded for the
         training (differently in each process) and given back to the caller as they were.
-    progress: see `Report`.
+    progress: see `Report`. name: shown to hooks, where a verb makes several trainings (`TrainState.name`).
 
     In several processes (`training.launch_group`, torchrun, accelerate launch) every process calls this with the same
     arguments; the network begins with the weights of process 0, whose buffers (running statistics) hold before every
@@ -163,6 +164,7 @@ def fit(
             every={"validate": validate_every, "checkpoint": checkpoint_every, "log": log_every},
             seed=seed,
             progress=progress if work.is_main else None,
+            name=name,
         )
         config = course.describe(loss, accumulate, clip, precision) if checkpoint or work.processes > 1 else {}
         _same_everywhere(work, config)

@@ -120,6 +120,7 @@ class Networks(Estimator):
                 hooks=hooks,
                 device=self.device,
                 seed=sample.seed + member,
+                name=f"network-{member}",
             )
             self.nets_.append(net)
             self.histories_.append(result.history)

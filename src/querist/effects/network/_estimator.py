@@ -19,6 +19,7 @@ from querist.effects.network._members import (
     latents_and_balance,
     mean_response,
     member,
+    name_of,
     ready,
     refuse_small_batches,
     validation_rate,
@@ -332,6 +333,7 @@ class MTMT(Estimator):
             hooks=[*hooks, watched],
             device=self.device,
             seed=seed,
+            name=name_of(fold, one),
             **how,
             **chosen,
         )

@@ -31,6 +31,7 @@ __all__ = [
     "latents_and_balance",
     "mean_response",
     "member",
+    "name_of",
     "ready",
     "refuse_small_batches",
     "stream_loss",
@@ -149,7 +150,12 @@ def refuse_small_batches(architecture: Architecture, device: str) -> dict[str, A
 
 def folder_of(checkpoint: Path | str | None, fold: int, one: int) -> Path | None:
     """Where a member keeps its checkpoints."""
-    return None if checkpoint is None else Path(checkpoint) / f"network-{fold}-{one}"
+    return None if checkpoint is None else Path(checkpoint) / name_of(fold, one)
+
+
+def name_of(fold: int, one: int) -> str:
+    """What a member is called to those who watch its training: the fold that it does not see, its number in the ensemble."""
+    return f"network-{fold}-{one}"
 
 
 def ready(net: Network) -> Network:

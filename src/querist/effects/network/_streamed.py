@@ -15,6 +15,7 @@ from querist.effects.network._members import (
     folder_of,
     latents_and_balance,
     member,
+    name_of,
     ready,
     refuse_small_batches,
     stream_loss,
@@ -97,6 +98,7 @@ class Source:
             hooks=[*hooks, watched],
             device=model.device,
             seed=seed,
+            name=name_of(fold, one),
             **chosen,
             **how,
         )

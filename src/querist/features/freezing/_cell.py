@@ -31,6 +31,7 @@ class Plan:
 
     rates: one learning rate, or several of which the one with the best accuracy on `validation` (a share of the training rows)
     is taken; each is given the same epochs. seed: of the order of rows; validation_seed: of the rows set aside.
+    name: what hooks are told of the cell, its rate behind it.
     """
 
     epochs: int = 5
@@ -43,6 +44,7 @@ class Plan:
     validation_seed: int = 0
     device: str = "auto"
     cache: bool = True
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +230,7 @@ def _fitted(
                 hooks=hooks,
                 device=plan.device,
                 seed=plan.seed,
+                name=f"{plan.name} rate={rate:g}".strip(),
             )
         except NumericalFailure as error:
             return "diverged", str(error), 0.0

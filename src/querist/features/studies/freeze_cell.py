@@ -158,6 +158,7 @@ def _trained(
         validation_seed=torch_seed(config.seed, "freeze", "validation", target.name, repeat),
         device=config.device,
         cache=config.cache,
+        name=f"{target.name} {cell['arm']} k={cell['k']} repeat={repeat}",
     )
     model.to(device_of(config.device))
     return train_cell(model, blocks, cell["k"], train, test, plan, room=room, hooks=hooks)

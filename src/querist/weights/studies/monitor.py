@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from querist.errors import BadOption
 from querist.reports.result import Result
-from querist.training.hooks import Hook
+from querist.training.hooks import Hook, one_training
 from querist.weights import monitor as wing
 from querist.weights.configs import MonitorConfig
 from querist.weights.monitor import Alarm, Known, Memory
@@ -100,6 +100,8 @@ class Monitor(Hook):
 
     def on_start(self, state: TrainState) -> None:
         """The weights before the first step; after a restart those that the next update is measured from."""
+        if not self._resumed:
+            one_training(self, self._step, state)
         inner = {id(module) for module in state.model.modules()}
         if id(self._looker.model) not in inner:  # a trainer that works on a copy; else names stay those that were given
             self._looker.model = wing.unwrapped(state.model)
