@@ -26,7 +26,7 @@ from querist.effects.budget import allocate
 from querist.effects.links import Link, Links
 from querist.effects.metrics import numbers, ranked, replicates
 from querist.effects.metrics._curves import areas
-from querist.effects.metrics._replicates import NAMES, _all
+from querist.effects.metrics._replicates import NAMES, every_number
 from querist.effects.network import MTMT, Architecture, Network
 from querist.effects.network._members import latents_and_balance, stream_loss
 from querist.statistics import resample_weights, stream
@@ -115,7 +115,7 @@ def resamples() -> Iterator[Ratio]:
     times = seconds(
         {
             "floor": floor,
-            "summed": lambda: [_all(areas(ready, weight, rate=False), True, NAMES) for weight in drawn],
+            "summed": lambda: [every_number(areas(ready, weight, rate=False), True, NAMES) for weight in drawn],
             "drawn": lambda: replicates(ready, count=RESAMPLES),
         },
         rounds=5,

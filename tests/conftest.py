@@ -1,4 +1,4 @@
-"""What every test finds: one thread, the registered data where they lie beside the checkout, a browser's path."""
+"""What every test finds: one thread, how examples are drawn, registered data beside the checkout, a browser's path."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ.setdefault("POLARS_MAX_THREADS", "2")
 
 import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 pytest.register_assert_rewrite("tests.harness")
+
+# At a desk examples are drawn anew in every run, so that they find more from day to day; where the environment has CI set they
+# are those of the test's own text, so that a change is held to what it changed. No test is failed for the seconds it took.
+settings.register_profile("dev", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 _DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 if "QUERIST_DATA" not in os.environ and _DATA.is_dir():

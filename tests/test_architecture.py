@@ -84,6 +84,50 @@ def test_every_all_is_sorted_and_true():
     assert wrong == []
 
 
+def imported_names(path: Path, base: Path) -> list[str]:
+    """Full names of what a file imports from querist, relative imports resolved."""
+    place = path.relative_to(base).with_suffix("").parts
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            above = place[: len(place) - node.level] if node.level else ()
+            source = ".".join([*above, *([node.module] if node.module else [])])
+            found += [f"{source}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+    return [name for name in found if name.startswith("querist.")]
+
+
+def borrowed(name: str, own: str) -> bool:
+    """Whether the full name of something imported by the module `own` is private to a package that it is no part of."""
+    parts = name.split(".")
+    owners = [".".join(parts[:i]) for i, part in enumerate(parts) if part.startswith("_") and not part.startswith("__")]
+    return not all(own == owner or own.startswith(f"{owner}.") for owner in owners)
+
+
+def test_a_borrowed_name_is_told_from_a_name_of_the_house():
+    wing = "querist.concepts.detectors"
+    assert borrowed(f"{wing}._audits.apart_by", "querist.concepts.studies.evidence")
+    assert borrowed(f"{wing}._audits._filled", f"{wing}._evaluate")
+    assert not borrowed(f"{wing}._audits.apart_by", f"{wing}._evaluate")
+    assert not borrowed(f"{wing}.apart_by", "querist.concepts.studies.evidence")
+    assert not borrowed("querist.__version__", "querist.cli")
+
+
+def test_private_modules_and_names_are_imported_in_their_own_package_only():
+    # Benchmarks time the inner parts of wings, so for them the underscore of a module counts for nothing, that of a name does.
+    house, outside = [], []
+    for path in SOURCES:
+        own = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+        house += [f"{own}: {name}" for name in imported_names(path, ROOT / "src") if borrowed(name, own)]
+    for folder in ("benchmarks", "docs", "examples"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            private = [name for name in imported_names(path, ROOT) if re.match(r"_[^_]", name.rpartition(".")[2])]
+            outside += [f"{path.relative_to(ROOT)}: {name}" for name in private]
+    assert house == []
+    assert outside == []
+
+
 def test_the_tree_speaks_of_the_project_alone():
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     words = re.compile(

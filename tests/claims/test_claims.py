@@ -13,6 +13,7 @@ from tests.harness import Bad, check_bad_input, check_study
 from querist.claims import registry, run, select
 from querist.claims.claim import Claim, Judgement, Number, Piece, Size
 from querist.claims.configs import ClaimsConfig
+from querist.claims.judging import side_of, verdict_of
 from querist.claims.ledger import LEDGER, LedgerRow, compare, counts, told
 from querist.cli import main
 from querist.errors import BadOption, InvariantBroken, RunBusy, SourceNotFound, UnknownName
@@ -263,10 +264,6 @@ def two_rooms(monkeypatch, tmp_path):
     claims = tuple(Claim(**{**_fields(claim), "id": f"more.{claim.name}"}) for claim in CLAIMS[:2])
     package.CLAIMS = claims  # type: ignore[attr-defined]
     module.RoomClaims = type("RoomClaims", (RoomClaims,), {"room": "more", "claims": claims})  # type: ignore[attr-defined]
-    from querist.claims.study import questions_of, stages_of, tables_of
-
-    for name, made in (("stages", stages_of), ("tables", tables_of), ("questions", questions_of)):
-        setattr(module.RoomClaims, name, made(claims))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "second_room", package)
     monkeypatch.setitem(sys.modules, "second_room.study", module)
     monkeypatch.setattr(registry, "ROOMS", {"toys": "tests.claims.toys", "more": "second_room"})
@@ -317,3 +314,27 @@ def test_numbers_become_a_table_of_the_claim():
     assert row["what"] == "mean"
     assert row["null"] == 1.0
     assert isinstance(Number("x", 1.0), Number)
+
+
+@pytest.mark.parametrize(
+    ("ends", "direction", "side"),
+    [
+        ((0.1, 0.2), "above", True),
+        ((-0.2, -0.1), "above", False),
+        ((-0.1, 0.1), "above", None),
+        ((0.0, 0.1), "above", None),
+        ((0.1, 0.2), "below", False),
+        ((-0.2, -0.1), "below", True),
+        ((-0.1, 0.1), "below", None),
+        ((None, 0.1), "below", None),
+        ((0.1, None), "above", None),
+    ],
+)
+def test_an_interval_is_on_a_side_only_as_a_whole(ends, direction, side):
+    assert side_of(*ends, 0.0, direction) is side
+
+
+def test_sides_speak_together():
+    assert verdict_of([True, True]) == "holds"
+    assert verdict_of([True, None, False]) == "fails"
+    assert verdict_of([True, None]) == verdict_of([]) == "cannot say"

@@ -17,7 +17,6 @@ from querist.claims.concepts.pixels import invert_pixels
 from querist.claims.concepts.study import RoomClaims
 from querist.claims.concepts.tables import opened
 from querist.claims.configs import ClaimsConfig
-from querist.claims.study import questions_of, stages_of, tables_of
 from querist.concepts.attacks import Setting, repeat_parts, repeat_seed, sweep_cell
 from querist.concepts.data import ConceptData
 from querist.concepts.model import CBM
@@ -55,9 +54,6 @@ def tiny(claim):
 
 class TinyClaims(RoomClaims):
     claims = tuple(map(tiny, CLAIMS))
-    stages = stages_of(claims)
-    tables = tables_of(claims)
-    questions = questions_of(claims)
 
 
 @pytest.mark.browser

@@ -17,7 +17,6 @@ from querist.claims.effects.customers import CRITEO, HILLSTROM, LEAK, MODELS
 from querist.claims.effects.known import IHDP
 from querist.claims.effects.simulated import ENHANCER, FAMILY, INTERACTION, MANY_ARMS, TIER
 from querist.claims.effects.study import RoomClaims
-from querist.claims.study import questions_of, stages_of, tables_of
 from querist.effects import MTMT, simulate
 from querist.effects.criteo import CRITEO as PUBLISHED
 from querist.effects.criteo import Published, read_criteo, write_criteo_like
@@ -43,9 +42,6 @@ OPEN = tuple(tiny(claim) for claim in CLAIMS if claim.name not in ("social-press
 
 class TinyClaims(RoomClaims):
     claims = OPEN
-    stages = stages_of(claims)
-    tables = tables_of(claims)
-    questions = questions_of(claims)
 
 
 @pytest.fixture

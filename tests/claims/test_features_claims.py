@@ -16,7 +16,6 @@ from querist.claims.features.family import cell_pieces, profile_piece, random_pi
 from querist.claims.features.freezing import FROZEN, PREDICTS, STATISTICS
 from querist.claims.features.laws import CONSISTENT, LEARNS
 from querist.claims.features.study import RoomClaims
-from querist.claims.study import questions_of, stages_of, tables_of
 from querist.features.configs import CompareConfig
 from querist.features.studies.opening import transform_of
 from querist.sources.data import choose_ids, open_data
@@ -55,9 +54,6 @@ def tiny(claim):
 
 class TinyClaims(RoomClaims):
     claims = tuple(map(tiny, CLAIMS))
-    stages = stages_of(claims)
-    tables = tables_of(claims)
-    questions = questions_of(claims)
 
 
 @pytest.mark.browser

@@ -13,7 +13,6 @@ from tests.harness import check_study
 from querist.claims import run
 from querist.claims.claim import Size
 from querist.claims.configs import ClaimsConfig
-from querist.claims.study import questions_of, stages_of, tables_of
 from querist.claims.weights import CLAIMS, advice_measure, tails, tails_measure
 from querist.claims.weights.study import RoomClaims
 from querist.cli import main
@@ -41,9 +40,6 @@ class TinyClaims(RoomClaims):
     claims = tuple(
         dataclasses.replace(c, sizes={"small": TINY[c.name], "full": TINY[c.name]}) for c in CLAIMS if c.name in TINY
     )
-    stages = stages_of(claims)
-    tables = tables_of(claims)
-    questions = questions_of(claims)
 
 
 @pytest.mark.browser

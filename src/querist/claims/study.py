@@ -54,10 +54,17 @@ def _families(claims: Iterable[Claim]) -> dict[str, Family]:
 
 
 class ClaimsStudy(Study[ClaimsConfig]):
-    """Base of the study of one room's claims. A room gives `room`, `claims`, and `stages`, `tables`, `questions` made of them."""
+    """Base of the study of one room's claims. A room gives `room` and `claims`; stages, tables and questions are made of them."""
 
     command = "claims"
     claims: ClassVar[tuple[Claim, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Stages, tables and questions follow from the claims."""
+        super().__init_subclass__(**kwargs)
+        cls.stages = stages_of(cls.claims)
+        cls.tables = tables_of(cls.claims)
+        cls.questions = questions_of(cls.claims)
 
     def chosen(self, config: ClaimsConfig) -> tuple[Claim, ...]:
         """The claims that the config names, in its order, repeated as often as it says. Raises UnknownName."""

@@ -16,7 +16,7 @@ from querist.sources.rows.open import open_rows
 from querist.sources.rows.table import Rows
 from querist.sources.rows.values import kind_of, numbers, plain, texts
 
-__all__ = ["KINDS", "Kind", "Outcomes", "parse_outcomes", "prepare_outcomes"]
+__all__ = ["KINDS", "Kind", "Outcomes", "check_kind", "parse_outcomes", "prepare_outcomes"]
 
 Kind = Literal["binary", "continuous", "count", "hurdle"]
 
@@ -127,7 +127,7 @@ def prepare_outcomes(
         if kind is None:
             kind = "binary" if ((known == 0) | (known == 1)).all() else "continuous"
             notes.append(f"The outcome {name} is taken as {kind}; name its kind where it is another")
-        _check(column, name, kind, start)
+        check_kind(column, name, kind, start)
         chosen.append(kind)
     return Outcomes(tuple(named), tuple(chosen), values, ~np.isnan(values), tuple(notes))
 
@@ -226,7 +226,8 @@ def _spelled(label: Any) -> str:
     return str(label)
 
 
-def _check(column: np.ndarray, name: str, kind: str, start: int) -> None:
+def check_kind(column: np.ndarray, name: str, kind: str, start: int) -> None:
+    """Raises OutcomeKind where a value cannot be one of this kind, its row counted from `start`."""
     if kind == "continuous":
         return
     wrong = column < 0

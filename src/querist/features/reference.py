@@ -15,9 +15,7 @@ from jaxtyping import Float, Float32, Int
 
 from querist.errors import BadOption, CorruptFile, SourceNotFound, TooFewRows, UnknownName, near
 from querist.features.arrays import counted, order
-from querist.features.distances import random_directions
-from querist.features.distances._one_dim import knots, sorted_distances
-from querist.features.distances._sliced import project
+from querist.features.distances import knots, project, random_directions, sorted_distances
 from querist.features.errors import DimensionMismatch
 from querist.features.normalise import Normaliser, fit_normaliser
 from querist.features.profile import Gap

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from querist.runs.study import StudyConfig
+from querist.runs.study import StudyConfig, listed
 
 __all__ = [
     "NULLS",
@@ -149,10 +149,7 @@ class CraftConfig(StudyConfig):
     @classmethod
     def _listed(cls, value: Any) -> Any:
         """One value, several divided by commas, or a list of such; "none" is no value."""
-        items = value if isinstance(value, list | tuple) else (value,)
-        split = (item.split(",") if isinstance(item, str) else [item] for item in items)
-        parts = (part.strip() if isinstance(part, str) else part for group in split for part in group)
-        return tuple(part for part in parts if part not in ("", "none"))
+        return tuple(part for part in listed(value) if part != "none")
 
     @field_validator("optimizer")
     @classmethod

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from querist.claims.claim import ClaimVerdict, Judgement, Number
+from querist.claims.claim import Judgement, Number
+from querist.claims.judging import side_of, verdict_of
 from querist.errors import TooFewRows
 from querist.statistics import bootstrap
 
@@ -61,15 +62,12 @@ def paired(first: pl.DataFrame, second: pl.DataFrame, column: str = "asr") -> pl
 
 def above(found: Interval | None, bound: float) -> bool | None:
     """True where the interval lies above the bound, False where below, None where it holds it or does not exist."""
-    if found is None or found.low is None or found.high is None:
-        return None
-    return True if found.low > bound else False if found.high < bound else None
+    return None if found is None else side_of(found.low, found.high, bound)
 
 
 def below(found: Interval | None, bound: float) -> bool | None:
     """`above` with sides exchanged."""
-    side = above(found, bound)
-    return None if side is None else not side
+    return None if found is None else side_of(found.low, found.high, bound, "below")
 
 
 def number(what: str, found: Interval | None, null: float | None = None) -> Number:
@@ -104,17 +102,12 @@ def both(
     worst: Callable[[Sequence[float]], float] = min,
 ) -> Judgement:
     """Holds where every side is True, fails where one is False; the estimate is the one that speaks least for the claim."""
-    verdict: ClaimVerdict = "cannot say"
-    if sides and all(side is True for side in sides):
-        verdict = "holds"
-    elif any(side is False for side in sides):
-        verdict = "fails"
     known = [one for one in found.values() if one is not None]
     if not known:
         return Judgement("cannot say", None, None, None, bound, because, numbers=tuple(numbers))
     least = worst([one.estimate for one in known])
     one = next(one for one in known if one.estimate == least)
-    return Judgement(verdict, one.estimate, one.low, one.high, bound, because, numbers=tuple(numbers))
+    return Judgement(verdict_of(sides), one.estimate, one.low, one.high, bound, because, numbers=tuple(numbers))
 
 
 def _mean(values: np.ndarray) -> float:

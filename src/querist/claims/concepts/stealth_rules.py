@@ -9,6 +9,7 @@ import polars as pl
 
 from querist.claims.claim import ClaimVerdict, Judgement, Number, Size
 from querist.claims.concepts.rules import Interval, above, number, over, said
+from querist.claims.judging import verdict_of
 from querist.statistics import holm, wilson
 
 __all__ = ["score", "unseen"]
@@ -68,7 +69,6 @@ def score(tables: Mapping[str, pl.DataFrame], size: Size) -> Judgement:
         )
         numbers.append(Number(f"{table}: distinct first picks", float(distinct), n=part.height))
         parts.append(f"{distinct} distinct first picks for {part.height} classes of {table}")
-    side = above(found, HALF)
-    verdict: ClaimVerdict = "cannot say" if side is None else "holds" if side else "fails"
+    verdict = verdict_of([above(found, HALF)])
     because = f"{own} of {n} classes have a first pick that is theirs alone: {said(found)}; {', '.join(parts)}."
     return Judgement(verdict, found.estimate, found.low, found.high, HALF, because, numbers=tuple(numbers))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from querist.claims.concepts import CLAIMS
 from querist.claims.concepts.family import head_tables
 from querist.claims.configs import ClaimsConfig
-from querist.claims.study import ClaimsStudy, questions_of, stages_of, tables_of
+from querist.claims.study import ClaimsStudy
 
 __all__ = ["RoomClaims"]
 
@@ -17,9 +17,6 @@ class RoomClaims(ClaimsStudy):
 
     room = "concepts"
     claims = CLAIMS
-    stages = stages_of(CLAIMS)
-    tables = tables_of(CLAIMS)
-    questions = questions_of(CLAIMS)
 
     def inputs(self, config: ClaimsConfig) -> Mapping[str, str]:
         """Content hashes of the tables as well: which of them are read depends on what is here."""

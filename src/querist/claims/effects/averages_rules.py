@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import polars as pl
 
 from querist.claims.claim import ClaimVerdict, Judgement, Number, Size
-from querist.claims.effects.rules import Contrast, judge, said, verdict_of
+from querist.claims.effects.rules import Contrast, judge, said
+from querist.claims.judging import verdict_of
 from querist.statistics import holm
 
 __all__ = ["METHODS", "observational", "savings", "social_pressure", "step_contrasts"]

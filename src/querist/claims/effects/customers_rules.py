@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from querist.claims.claim import Judgement, Number, Size
-from querist.claims.effects.rules import Contrast, contrast, judge, mean_of, said, verdict_of
+from querist.claims.effects.rules import Contrast, contrast, judge, mean_of, said
+from querist.claims.judging import verdict_of
 from querist.statistics import paired_t
 
 __all__ = ["PUBLISHED", "criteo", "hillstrom", "leak", "own_rows", "published_qini", "versus_nothing"]

@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 
 from querist.claims.claim import Claim, Family, Judgement, Number, Piece, Size, family_table
-from querist.claims.effects.rules import Contrast, contrast, figure, judge, least, said, verdict_of
+from querist.claims.effects.rules import Contrast, contrast, figure, judge, least, said
+from querist.claims.judging import verdict_of
 from querist.results.figure import Figure
 from querist.results.table import Column
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import polars as pl
 
 from querist.claims.claim import ClaimVerdict, Judgement, Number
+from querist.claims.judging import Direction, side_of, verdict_of
 from querist.results.charts import Axes, Chart, Mark, by_depth, stack
 from querist.results.figure import Figure
 from querist.statistics import Estimate, paired_t
 
-__all__ = ["PAPER", "Contrast", "contrast", "figure", "judge", "least", "mean_of", "panels", "said", "verdict_of"]
+__all__ = ["PAPER", "Contrast", "contrast", "figure", "judge", "least", "mean_of", "panels", "said"]
 
 PAPER = "arXiv 2408.12803."
-
-Direction = Literal["below", "above"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +38,7 @@ class Contrast:
 
     def side(self, direction: Direction, bound: float = 0.0) -> bool | None:
         """True where the interval lies wholly on the claimed side of the bound, False on the other, None where it holds it."""
-        if self.low is None or self.high is None:
-            return None
-        above = True if self.low > bound else False if self.high < bound else None
-        return above if direction == "above" or above is None else not above
+        return side_of(self.low, self.high, bound, direction)
 
     def number(self, null: float | None = 0.0) -> Number:
         """The contrast as one of the numbers that a rule looked at."""
@@ -83,13 +78,6 @@ def mean_of(what: str, values: Iterable[float | None], null: float | None = None
         return Number(what, known[0] if known else None, null=null, n=len(known))
     found = paired_t(known, np.zeros(len(known)))
     return Number(what, found.estimate, found.low, found.high, null, found.n)
-
-
-def verdict_of(sides: Sequence[bool | None]) -> ClaimVerdict:
-    """Holds where every side is True, fails where one is False, else it cannot be told."""
-    if sides and all(side is True for side in sides):
-        return "holds"
-    return "fails" if any(side is False for side in sides) else "cannot say"
 
 
 def least(contrasts: Sequence[Contrast], direction: Direction) -> Contrast | None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 
 from querist.claims.claim import Judgement, Size
-from querist.claims.effects.rules import Contrast, contrast, judge, least, mean_of, said, verdict_of
+from querist.claims.effects.rules import Contrast, contrast, judge, least, mean_of, said
+from querist.claims.judging import verdict_of
 
 __all__ = [
     "RIVALS",

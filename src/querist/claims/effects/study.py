@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from querist.claims.effects import CLAIMS
-from querist.claims.study import ClaimsStudy, questions_of, stages_of, tables_of
+from querist.claims.study import ClaimsStudy
 
 __all__ = ["RoomClaims"]
 
@@ -13,6 +13,3 @@ class RoomClaims(ClaimsStudy):
 
     room = "effects"
     claims = CLAIMS
-    stages = stages_of(CLAIMS)
-    tables = tables_of(CLAIMS)
-    questions = questions_of(CLAIMS)

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from querist.claims.claim import ClaimVerdict, Judgement, Number, Size
+from querist.claims.judging import side_of, verdict_of
 
 if TYPE_CHECKING:
     from querist.features.freezing import Effect
@@ -145,11 +146,7 @@ def w_predicts(tables: Tables, size: Size) -> Judgement:
     if trained is not None:
         numbers += _association("freeze", trained, len(trained.by_cell))
         told += f"; by accuracy with k frozen blocks (k in {_listed(size)}) {_told(trained)}"
-    verdict: ClaimVerdict = "cannot say"
-    if probed.low is not None and probed.low > 0:
-        verdict = "holds"
-    elif probed.high is not None and probed.high < 0:
-        verdict = "fails"
+    verdict = verdict_of([side_of(probed.low, probed.high, 0.0)])
     return Judgement(verdict, probed.difference, probed.low, probed.high, 0.0, f"{told}.", numbers=tuple(numbers))
 
 

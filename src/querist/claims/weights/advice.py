@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from querist.claims.claim import Claim, ClaimVerdict, Family, Judgement, Number, Piece, Size, family_table
+from querist.claims.claim import Claim, Family, Judgement, Number, Piece, Size, family_table
+from querist.claims.judging import verdict_of
 from querist.claims.weights.rules import Interval, above, interval, number
 from querist.results.charts import Axes, Mark, by_depth
 from querist.results.figure import Figure
@@ -79,17 +80,12 @@ def judge(tables: Mapping[str, pl.DataFrame], size: Size) -> Judgement:
             f"{method} gains {_points(gains['advised less uniform'])} over uniform and "
             f"{_points(gains['advised less permuted'])} over permuted"
         )
-    verdict: ClaimVerdict = "cannot say"
-    if all(side is True for side in sides):
-        verdict = "holds"
-    elif any(side is False for side in sides):
-        verdict = "fails"
     because = f"In points of test accuracy, {'; '.join(told)}."
     known = [one for one in better.values() if one is not None]
     if not known:
         return Judgement("cannot say", None, None, None, 0.0, because, numbers=tuple(numbers))
     least = min(known, key=lambda one: one.estimate)
-    return Judgement(verdict, least.estimate, least.low, least.high, 0.0, because, numbers=tuple(numbers))
+    return Judgement(verdict_of(sides), least.estimate, least.low, least.high, 0.0, because, numbers=tuple(numbers))
 
 
 def _accuracies(advised: pl.DataFrame, method: str) -> pl.DataFrame:

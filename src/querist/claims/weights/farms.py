@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from querist.claims.claim import Claim, ClaimVerdict, Family, Judgement, Number, Piece, Size, family_table
+from querist.claims.claim import Claim, Family, Judgement, Number, Piece, Size, family_table
+from querist.claims.judging import side_of, verdict_of
 from querist.claims.weights.rules import interval, number
 from querist.results.charts import Axes, Series, lines
 from querist.results.figure import Figure
@@ -86,11 +87,7 @@ def judge(tables: Mapping[str, pl.DataFrame], size: Size) -> Judgement:
         return spread(kept, "alpha_farms") / spread(kept, "alpha_hill")
 
     found = jackknife(shapes["repeat"].to_numpy(), ratio)
-    verdict: ClaimVerdict = "cannot say"
-    if found.high is not None and found.high < QUARTER:
-        verdict = "holds"
-    elif found.low is not None and found.low > QUARTER:
-        verdict = "fails"
+    verdict = verdict_of([side_of(found.low, found.high, QUARTER, "below")])
     because = (
         f"Over aspect ratios from {min(size['ratios']):g} to {max(size['ratios']):g} Hill's exponent of random matrices spreads by "
         f"{plain:.3f}, that of FARMS by {windows:.3f}: {found.estimate:.3f} [{found.low:.3f}, {found.high:.3f}] of it."

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from querist.claims.claim import Number
+from querist.claims.judging import side_of
 from querist.statistics import Estimate, mean_interval, wilson
 
 __all__ = ["MARKS", "Interval", "above", "interval", "number", "places", "share", "spearman"]
@@ -68,9 +69,7 @@ def number(what: str, found: Interval | None, null: float | None = None) -> Numb
 
 def above(found: Interval | None, bound: float) -> bool | None:
     """True where the interval lies above the bound, False where below, None where it holds it or does not exist."""
-    if found is None:
-        return None
-    return True if found.low > bound else False if found.high < bound else None
+    return None if found is None else side_of(found.low, found.high, bound)
 
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float | None:

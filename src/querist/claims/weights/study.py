@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querist.claims.study import ClaimsStudy, questions_of, stages_of, tables_of
+from querist.claims.study import ClaimsStudy
 from querist.claims.weights import CLAIMS
 
 __all__ = ["RoomClaims"]
@@ -13,6 +13,3 @@ class RoomClaims(ClaimsStudy):
 
     room = "weights"
     claims = CLAIMS
-    stages = stages_of(CLAIMS)
-    tables = tables_of(CLAIMS)
-    questions = questions_of(CLAIMS)

@@ -15,9 +15,18 @@ from querist.concepts.attacks._targets import Parts, choose_targets, repeat_part
 from querist.concepts.data import ConceptData
 from querist.concepts.model import CBM
 from querist.concepts.recipe import Recipe
-from querist.concepts.triggers import Poisoned, Selection, Trigger, cat, cat_plus, poison, random_trigger
-from querist.concepts.triggers._poison import Base, Mode
-from querist.concepts.triggers._selection import checked
+from querist.concepts.triggers import (
+    Base,
+    Mode,
+    Poisoned,
+    Selection,
+    Trigger,
+    cat,
+    cat_plus,
+    checked,
+    poison,
+    random_trigger,
+)
 from querist.errors import BadOption
 from querist.runs.threads import limited
 

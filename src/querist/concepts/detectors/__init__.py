@@ -4,7 +4,7 @@ from querist.concepts.detectors._activations import ActivationClustering, Spectr
 from querist.concepts.detectors._agreement import AgreementTest, agreement_test
 from querist.concepts.detectors._anomaly import CleanseTest, anomaly_index, cleanse_test
 from querist.concepts.detectors._association import Association, association, size_outlier
-from querist.concepts.detectors._audits import AssociationAudit, Consistency, TwoSample, class_matrix
+from querist.concepts.detectors._audits import AssociationAudit, Consistency, TwoSample, apart_by, class_matrix
 from querist.concepts.detectors._cleanse import ConceptCleanse, clean_indices
 from querist.concepts.detectors._clustering import Clusters, activation_clusters
 from querist.concepts.detectors._conflicts import Conflicts, conflicts
@@ -59,6 +59,7 @@ __all__ = [
     "activations_of",
     "agreement_test",
     "anomaly_index",
+    "apart_by",
     "association",
     "class_level_test",
     "class_matrix",

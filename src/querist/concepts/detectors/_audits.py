@@ -25,7 +25,7 @@ from querist.statistics import two_sample_auc
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["AssociationAudit", "Consistency", "TwoSample", "class_matrix"]
+__all__ = ["AssociationAudit", "Consistency", "TwoSample", "apart_by", "class_matrix"]
 
 SHIFTED = 5
 
@@ -73,7 +73,7 @@ class AssociationAudit(Detector):
             named = np.flatnonzero(np.nan_to_num(p_adj, nan=1.0) <= self.level)
             order = np.lexsort((-patterns.excess, np.nan_to_num(p_adj, nan=2.0)))
             reason = None
-            apart = [_apart(made, reference.binary(self.binarise), code) for code in range(data.n_classes)]
+            apart = [apart_by(made, reference.binary(self.binarise), code) for code in range(data.n_classes)]
         else:
             statistics = {"size": outlier, "pattern_excess": patterns.excess, "masked_agreement": 1 - agreement}
             test = agreement_test(statistics, clean=self.clean, level=self.level)
@@ -227,7 +227,7 @@ def class_matrix(data: ConceptData, reference: ConceptData) -> Float[np.ndarray,
     return matrix
 
 
-def _apart(data: ConceptData, reference: ConceptData, code: int) -> tuple[Trigger | None, float]:
+def apart_by(data: ConceptData, reference: ConceptData, code: int) -> tuple[Trigger | None, float]:
     """What sets the rows of a class apart from the trusted rows of that class, and its excess; nothing where a side is empty."""
     mine = data.concepts[data.codes == code]
     trusted = reference.concepts[np.array([str(label) for label in reference.labels]) == str(data.classes[code])]

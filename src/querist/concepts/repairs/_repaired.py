@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from querist.concepts.attacks import Subject, concept_quality, excess_interval
-from querist.concepts.attacks._subject import as_model
+from querist.concepts.attacks import Subject, as_model, concept_quality, excess_interval
 from querist.concepts.data import ConceptData
 from querist.concepts.heads import Head, SmallBackbone
 from querist.concepts.model import CBM

@@ -21,7 +21,7 @@ from querist.runs.study import Answer, Study, Unit
 
 R = TypeVar("R", bound=Result)
 
-__all__ = ["AuditReport", "AuditStudy", "audit"]
+__all__ = ["AuditReport", "AuditStudy", "asked", "audit"]
 
 PER_HEAD = 1e-9
 """Seconds of one core per row, weight of the head and pass; only to order units by."""
@@ -123,10 +123,10 @@ def audit(
 
     Raises BadInput for a table, model or options that are wrong, UnitsFailed where the work itself failed.
     """
-    return _asked(AuditReport, AuditStudy, data, model, reference, config, out, engine, resume, progress, fields)
+    return asked(AuditReport, AuditStudy, data, model, reference, config, out, engine, resume, progress, fields)
 
 
-def _asked(
+def asked(
     kind: type[R],
     study: type[AuditStudy],
     data: Any,
@@ -139,6 +139,7 @@ def _asked(
     progress: Any,
     fields: Mapping[str, Any],
 ) -> R:
+    """What the verbs of an audit share: addresses and options put together, objects held, the study asked."""
     given = {"data": data, "model": model, "reference": reference}
     names = {role: called(what, role) for role, what in given.items() if what is not None}
     held = {role: what for role, what in given.items() if what is not None and not isinstance(what, str | os.PathLike)}

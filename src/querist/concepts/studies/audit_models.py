@@ -12,14 +12,15 @@ from querist.concepts.attacks import (
     Parts,
     Setting,
     at_bottleneck,
+    planted,
     repeat_parts,
     repeat_seed,
     select,
+    train_copies,
     transfer_cell,
     transfer_models,
     transfer_table,
 )
-from querist.concepts.attacks._sweep import planted, train_copies
 from querist.concepts.configs import AuditConfig
 from querist.concepts.data import ConceptData
 from querist.concepts.detectors import RuntimeMonitor, clean_indices, invert_discrete, invert_gradient

@@ -12,9 +12,11 @@ import numpy as np
 from querist.concepts.configs import AuditOptions, DetectOptions
 from querist.concepts.data import ConceptData
 from querist.concepts.detectors import (
+    AgreementTest,
     Association,
     PatternExcess,
     agreement_test,
+    apart_by,
     association,
     conflicts,
     consistency_check,
@@ -23,8 +25,6 @@ from querist.concepts.detectors import (
     reference_test,
     size_outlier,
 )
-from querist.concepts.detectors._agreement import AgreementTest
-from querist.concepts.detectors._audits import _apart
 from querist.concepts.triggers import poison, random_trigger
 from querist.errors import BadOption, TooFewRows
 from querist.statistics import stream
@@ -333,7 +333,7 @@ def _pattern_rows(
     for code in (code for code, label in enumerate(data.classes) if str(label) in named):
         pattern, excess = found.patterns[code], float(found.excess[code])
         if trusted is not None:
-            pattern, excess = _apart(binary, trusted, code)
+            pattern, excess = apart_by(binary, trusted, code)
             evidence[code]["planted"] = None if pattern is None else pattern.to_json()
         if pattern is None:
             continue

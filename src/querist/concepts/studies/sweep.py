@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from querist.concepts.configs import AuditConfig
-from querist.concepts.studies.audit import AuditStudy, _asked
+from querist.concepts.studies.audit import AuditStudy, asked
 from querist.reports.result import Result
 
 __all__ = ["Exposure", "ExposureStudy", "exposure"]
@@ -38,4 +38,4 @@ def exposure(
     data: a DATA address or `ConceptData`. Further keywords are the fields of `AuditConfig` (targets, selectors, sizes, rates,
     poison_mode, repeats, …); they replace those of `config`. Run options as in `audit`. Raises as `audit`.
     """
-    return _asked(Exposure, ExposureStudy, data, None, None, config, out, engine, resume, progress, fields)
+    return asked(Exposure, ExposureStudy, data, None, None, config, out, engine, resume, progress, fields)

@@ -3,12 +3,14 @@
 from querist.concepts.triggers._cat import balanced_logistic, cat, filter_order
 from querist.concepts.triggers._cat_plus import cat_plus, cat_plus_all, scores
 from querist.concepts.triggers._counts import PackedTable, pack
-from querist.concepts.triggers._poison import Poisoned, floor_count, poison
+from querist.concepts.triggers._poison import Base, Mode, Poisoned, floor_count, poison
 from querist.concepts.triggers._random import random_trigger
-from querist.concepts.triggers._selection import Selection
+from querist.concepts.triggers._selection import Selection, checked
 from querist.concepts.triggers._trigger import Trigger, logit_scale
 
 __all__ = [
+    "Base",
+    "Mode",
     "PackedTable",
     "Poisoned",
     "Selection",
@@ -17,6 +19,7 @@ __all__ = [
     "cat",
     "cat_plus",
     "cat_plus_all",
+    "checked",
     "filter_order",
     "floor_count",
     "logit_scale",

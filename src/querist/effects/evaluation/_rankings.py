@@ -304,7 +304,7 @@ def _float(value: Any) -> float | None:
 
 
 def _curve(at: Row, psi: np.ndarray, score: np.ndarray, cell: Cell, level: float) -> Iterator[Row]:
-    from querist.effects.metrics._order import order
+    from querist.effects.metrics import order
 
     n = psi.size
     placed = order(score)

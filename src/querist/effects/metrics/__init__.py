@@ -3,7 +3,7 @@
 from querist.effects.metrics._calibration import Calibration, CalibrationBins, calibration
 from querist.effects.metrics._histogram import ScoreHistogram
 from querist.effects.metrics._named import Curve, auuc, gain_curve, numbers, qini
-from querist.effects.metrics._order import Ranked, ranked
+from querist.effects.metrics._order import Ranked, order, ranked
 from querist.effects.metrics._policy import policy_difference, policy_value, policy_values_of
 from querist.effects.metrics._rate import rate, rate_difference, rate_values_of
 from querist.effects.metrics._references import best_arm, best_arm_crossed, natural_like, random_like, single_arm
@@ -25,6 +25,7 @@ __all__ = [
     "gain_curve",
     "natural_like",
     "numbers",
+    "order",
     "policy_difference",
     "policy_value",
     "policy_values_of",

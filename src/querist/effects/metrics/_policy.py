@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from querist.effects.arrays import column, labels_of, lengths, matrix
-from querist.effects.design._propensity import propensities
-from querist.effects.design._scores import gamma
+from querist.effects.design import gamma, propensities
 from querist.errors import BadOption, BadValues, UndefinedMetric, UnknownName, near
 from querist.statistics import Estimate, mean_interval
 

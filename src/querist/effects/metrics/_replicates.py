@@ -17,7 +17,7 @@ from querist.errors import BadOption, UndefinedMetric
 from querist.statistics import Estimate, resample_weights
 from querist.statistics.arrays import as_array, check_level
 
-__all__ = ["NAMES", "Replicates", "replicates"]
+__all__ = ["NAMES", "Replicates", "every_number", "replicates"]
 
 CUT = "uplift@"
 UNDEFINED = 0.05
@@ -89,13 +89,13 @@ def replicates(
     if ids is not None and len(ids) == rows.n:
         ids = ids[rows.order.rows]
     drawn = {name: np.full(count, np.nan) for name in names}
-    observed = _all(areas(rows, rate=False), rows.binary, named) | _uplifts(rows, shares, None)
+    observed = every_number(areas(rows, rate=False), rows.binary, named) | _uplifts(rows, shares, None)
     weights = resample_weights(rows.n, count, kind=kind, cluster=ids, seed=seed)
     for number, weight in enumerate(weights):
         # Rows are drawn alike, so weights may fall on them in sorted order; as bytes, their products are a quarter the work.
         small = weight.astype(np.uint8) if weight.max() < 256 else weight
         try:
-            found = _all(areas(rows, small, rate=False), rows.binary, named) | _uplifts(rows, shares, small)
+            found = every_number(areas(rows, small, rate=False), rows.binary, named) | _uplifts(rows, shares, small)
         except UndefinedMetric:
             continue
         for name, value in found.items():
@@ -121,7 +121,8 @@ def _uplifts(rows: Ranked, shares: dict[str, float], weight: np.ndarray | None) 
     return found
 
 
-def _all(a: Areas, binary: bool, names: tuple[str, ...]) -> dict[str, float]:
+def every_number(a: Areas, binary: bool, names: tuple[str, ...]) -> dict[str, float]:
+    """Each named number of areas, NaN where it is not defined."""
     found = {}
     for name in names:
         try:

@@ -8,18 +8,20 @@ from querist._lazy import attach
 
 if TYPE_CHECKING:
     from querist.effects.network._architecture import Architecture
+    from querist.effects.network._design import Design
     from querist.effects.network._estimator import MTMT
     from querist.effects.network._net import Network
-    from querist.effects.network._refit import Refit, refit
+    from querist.effects.network._refit import Linear, Refit, refit
 
-__all__ = ["MTMT", "Architecture", "Network", "Refit", "refit"]
+__all__ = ["MTMT", "Architecture", "Design", "Linear", "Network", "Refit", "refit"]
 
 __getattr__, __dir__ = attach(
     __name__,
     {
         "querist.effects.network._architecture": ("Architecture",),
+        "querist.effects.network._design": ("Design",),
         "querist.effects.network._estimator": ("MTMT",),
         "querist.effects.network._net": ("Network",),
-        "querist.effects.network._refit": ("Refit", "refit"),
+        "querist.effects.network._refit": ("Linear", "Refit", "refit"),
     },
 )

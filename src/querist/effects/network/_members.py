@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from querist.effects.design import component_scores, effect_scores
-from querist.effects.design._scores import gamma
+from querist.effects.design import component_scores, effect_scores, gamma
 from querist.effects.encoder import Widths
 from querist.effects.links import Links
-from querist.effects.metrics._rate import rate_values_of
+from querist.effects.metrics import rate_values_of
 from querist.effects.nettrain import Batch, batches_of, made, outcome_terms
 from querist.effects.network._architecture import Architecture
 from querist.effects.network._net import Network

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 
 from querist.effects.links import Links
 from querist.effects.network._survey import Plan
-from querist.effects.outcomes import _check
+from querist.effects.outcomes import check_kind
 from querist.sources.rows import Columns
 from querist.statistics import stream
 
@@ -113,7 +113,7 @@ class Streamed:
         start = int(self.starts[number])
         piece = self.plan.piece(number, start)
         for k, (name, kind) in enumerate(zip(self.plan.roles.outcomes, self.kinds, strict=False)):
-            _check(piece.outcomes[:, k], name, kind, start)
+            check_kind(piece.outcomes[:, k], name, kind, start)
         # With one fold rows are of none (−1).
         piece = piece.take(np.flatnonzero(~piece.valid & ((piece.fold != self.fold) | (piece.fold < 0))))
         known, place = np.unique(piece.arm, return_inverse=True)

@@ -10,13 +10,21 @@ import numpy as np
 import torch
 from torch import nn
 
-from querist.effects.baselines import DRLearner, RLearner, SLearner, TLearner, XLearner
-from querist.effects.baselines._learners import Affine, Constant, Softmax, mean_from, mean_to
-from querist.effects.baselines._networks import Networks
+from querist.effects.baselines import (
+    Affine,
+    Constant,
+    DRLearner,
+    Networks,
+    RLearner,
+    SLearner,
+    Softmax,
+    TLearner,
+    XLearner,
+    mean_from,
+    mean_to,
+)
 from querist.effects.estimator import Estimator
-from querist.effects.network import MTMT
-from querist.effects.network._design import Design
-from querist.effects.network._refit import Linear, Refit
+from querist.effects.network import MTMT, Design, Linear, Refit
 from querist.errors import BadOption
 from querist.sources.rows import Columns
 from querist.sources.rows.columns import CLIP, MISSING, UNKNOWN

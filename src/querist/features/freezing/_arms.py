@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from querist.errors import BadOption, ShapeMismatch
-from querist.features.freezing._blocks import _is_norm
+from querist.features.freezing._blocks import is_norm
 from querist.features.random_nets import redrawn
 from querist.sources.taps.functions import first_tensor
 from querist.sources.taps.hooks import ModuleNetwork
@@ -45,7 +45,7 @@ def initial(module: nn.Module, arm: str, *, repeat: int, seed: int = 0) -> nn.Mo
     fresh = copy.deepcopy(module)
     if arm not in ("shuffled", "moments"):
         return fresh
-    affine = {id(p) for part in fresh.modules() if _is_norm(part) for p in part.parameters(recurse=False)}
+    affine = {id(p) for part in fresh.modules() if is_norm(part) for p in part.parameters(recurse=False)}
     with torch.no_grad():
         for name, value in fresh.named_parameters():
             if not value.is_floating_point() or (arm == "moments" and id(value) in affine):

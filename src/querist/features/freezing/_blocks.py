@@ -15,7 +15,7 @@ from querist.sources.taps.sites import block_of
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["WORDS", "Blocks", "find_blocks", "run"]
+__all__ = ["WORDS", "Blocks", "find_blocks", "is_norm", "run"]
 
 WORDS = ("blocks", "stages")
 """Words for blocks: the network's repeated parts, and the containers that hold several of them."""
@@ -204,7 +204,7 @@ def _default(
         for path, part in names.items()
         if path and path != head and calls[path].ends and not list(part.children()) and _weights(part)
     ]
-    return [path for path in leaves if not _is_norm(names[path])] or leaves
+    return [path for path in leaves if not is_norm(names[path])] or leaves
 
 
 def _containers(blocks: Sequence[str], calls: Mapping[str, _Calls], head: str | None) -> list[str]:
@@ -291,7 +291,8 @@ def _weights(part: nn.Module) -> bool:
     return any(True for _ in part.parameters())
 
 
-def _is_norm(part: Any) -> bool:
+def is_norm(part: Any) -> bool:
+    """Whether a part normalises: by its class, or by the name of it."""
     from torch import nn
     from torch.nn.modules.batchnorm import _NormBase
 

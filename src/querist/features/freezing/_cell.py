@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from querist.errors import InvariantBroken, NumericalFailure, TooFewRows
-from querist.features.freezing._prefix import Prefix, _evaluating
+from querist.features.freezing._prefix import Prefix, evaluating
 from querist.features.freezing._rows import Held, Room, as_inputs
 from querist.statistics import stream
 from querist.training import fit
@@ -183,7 +183,7 @@ class _Rows:
         """Accuracy and mean loss on rows of a set, in evaluation mode; the loss may not be finite."""
         where = next(self.model.parameters()).device
         right, total = 0, 0.0
-        with _evaluating(self.model), _standing(self.prefix):
+        with evaluating(self.model), _standing(self.prefix):
             for start in range(0, len(rows), self.batch_size):
                 part = rows[start : start + self.batch_size]
                 batch = {

@@ -12,7 +12,7 @@ from querist.errors import InvariantBroken, UndefinedMetric
 from querist.features.captured import Capture, CapturedLayer
 from querist.features.freezing._blocks import Blocks
 from querist.features.normalise import fit_normaliser
-from querist.features.profile._untested import Untested, untested, untested_move
+from querist.features.profile import Untested, untested, untested_move
 
 __all__ = ["Latent", "check_frozen", "end_layer", "frozen_layers", "latent"]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from querist.features.freezing._arms import Tuned
 
-__all__ = ["Prefix"]
+__all__ = ["Prefix", "evaluating"]
 
 
 class Prefix:
@@ -39,7 +39,7 @@ class Prefix:
         """Whether the network gives the same logits, bit for bit, with the prefix replaced; and learn the shapes of its parts."""
         part = slice(0, min(batch_size, len(rows)))
         inputs = self._inputs(rows, part)
-        with _evaluating(self.model):
+        with evaluating(self.model):
             if not self._learn(inputs, len(rows.ids[part])):
                 return False
             expected = self.model(inputs)
@@ -55,7 +55,7 @@ class Prefix:
     def fill(self, rows: Held, room: Room, batch_size: int) -> list[np.ndarray]:
         """What block k gives of these rows, an array [n, ...] for each tensor; `holds` comes first."""
         arrays: list[np.ndarray] = []
-        with _evaluating(self.model):
+        with evaluating(self.model):
             for start in range(0, len(rows), batch_size):
                 part = slice(start, min(start + batch_size, len(rows)))
                 kept = [value.cpu().numpy() for value in self._run(self._inputs(rows, part))]
@@ -199,7 +199,8 @@ def _put(net: nn.Module, path: str, module: nn.Module) -> None:
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; every part has its own mode again afterwards."""
     flags = [(part, part.training) for part in model.modules()]
     model.eval()
     try:

@@ -20,11 +20,13 @@ from querist.features.profile._gap import (
 from querist.features.profile._matrix import LayerMatrix, layer_matrix
 from querist.features.profile._measures import DISTANCES, Measure, measure
 from querist.features.profile._network import NetworkGap, network_gap
-from querist.features.profile._splits import Split, splits
+from querist.features.profile._splits import LEAST, Split, arm_size, splits
 from querist.features.profile._statistics import Association, association, change, concordance, relative_excess, slope
+from querist.features.profile._untested import Untested, untested, untested_move
 
 __all__ = [
     "DISTANCES",
+    "LEAST",
     "Association",
     "Consistency",
     "ConsistencyRow",
@@ -35,6 +37,8 @@ __all__ = [
     "NetProfile",
     "NetworkGap",
     "Split",
+    "Untested",
+    "arm_size",
     "association",
     "change",
     "concordance",
@@ -52,4 +56,6 @@ __all__ = [
     "relative_excess",
     "slope",
     "splits",
+    "untested",
+    "untested_move",
 ]

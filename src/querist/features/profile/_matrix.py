@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from querist.errors import UndefinedMetric
-from querist.features.distances import cka
-from querist.features.distances._gaussian import deviations
+from querist.features.distances import cka, deviations
 from querist.features.normalise import flattened
 from querist.features.profile._evolution import quantiles
 

@@ -11,15 +11,17 @@ from jaxtyping import Float, Int
 from querist.errors import BadOption, ShapeMismatch
 from querist.features.arrays import common, counted, order
 from querist.features.distances import (
+    block_error,
+    chunks,
     gaussian_w2,
+    knots,
     max_sliced_wasserstein,
     otdd,
+    project,
     random_directions,
+    sorted_powers,
     spectrum_distance,
 )
-from querist.features.distances._directions import chunks
-from querist.features.distances._one_dim import knots, sorted_powers
-from querist.features.distances._sliced import block_error, project
 from querist.features.errors import DimensionMismatch, LabelsNeeded
 from querist.features.normalise import flattened
 from querist.statistics.arrays import as_array
@@ -183,7 +185,7 @@ def _whole(
         if distance == "spectrum":
             return spectrum_distance(x, y) ** 2
         if distance == "sinkhorn":
-            from querist.features.distances._sinkhorn import rough_divergence
+            from querist.features.distances import rough_divergence
 
             return rough_divergence(x, y, epsilon)  # type: ignore[arg-type]
         return otdd(x, label[first].ravel(), y, label[second].ravel(), seed=seed).power

@@ -11,7 +11,7 @@ import numpy as np
 from querist.errors import BadOption, QueristError, ShapeMismatch, SourceNotFound, TooFewRows
 from querist.features.configs import CompareConfig
 from querist.features.errors import DimensionMismatch, LabelsNeeded
-from querist.features.profile._splits import arm_size
+from querist.features.profile import arm_size
 from querist.features.reduction import Reduction
 from querist.features.studies.opening import Material
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from querist.errors import BadOption, ShapeMismatch
 from querist.features.configs import FreezeConfig
-from querist.features.profile._splits import arm_size
+from querist.features.profile import arm_size
 from querist.features.reduction import Reduction
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from querist.errors import BadOption, ShapeMismatch, TooFewRows
 from querist.features.captured import Capture
 from querist.features.configs import RankConfig
 from querist.features.errors import BadLabels
-from querist.features.freezing._rows import no_labels
-from querist.features.profile._splits import LEAST, arm_size
+from querist.features.freezing import no_labels
+from querist.features.profile import LEAST, arm_size
 from querist.features.reduction import Reduction
 from querist.features.studies.opening import Material
 

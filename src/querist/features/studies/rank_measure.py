@@ -14,7 +14,7 @@ from querist.errors import BadInput, UndefinedMetric
 from querist.features.captured import Capture, CapturedLayer
 from querist.features.configs import RankConfig
 from querist.features.normalise import fit_normaliser
-from querist.features.profile._untested import untested
+from querist.features.profile import untested
 from querist.features.scores import (
     gbc_of,
     h_score_of,

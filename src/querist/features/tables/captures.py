@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from querist.features.tables.columns import INDEX, LAYER_OR_INPUT, MEMORY, MODEL
 from querist.results.table import Column, TableSpec
 
 __all__ = ["CAPTURES", "LAYERS", "PASSED_OVER"]
+
+_SET = (
+    Column("model", "str", "Which network: model, against, or what it was called."),
+    Column("data", "str", "Which data set."),
+)
 
 LAYERS = TableSpec(
     name="layers",
     meaning="One row per network, data set and captured layer, in forward order.",
     key=("model", "data", "layer"),
     columns=(
-        Column("model", "str", "Which network: model, against, or what it was called."),
-        Column("data", "str", "Which data set."),
-        Column("layer", "str", "Name of the layer; <input> is the flattened input."),
-        Column("index", "int", "Place in forward order; 0 is the input."),
+        *_SET,
+        LAYER_OR_INPUT,
+        INDEX,
         Column("kind", "str", "preactivation, block, output, logits or input."),
         Column("width", "int", "Units before a projection."),
         Column("reduction", "str", "How a value became rows."),
@@ -31,15 +36,14 @@ CAPTURES = TableSpec(
     meaning="One row per network and data set: where its captured rows lie, and what they cost.",
     key=("model", "data", "repeat"),
     columns=(
-        Column("model", "str", "Which network: model, against, or what it was called."),
-        Column("data", "str", "Which data set."),
+        *_SET,
         Column("path", "str", "Folder of the captured rows."),
         Column("n", "int", "Images that were read."),
         Column("ids_hash", "str", "Hash of the ids of the examples."),
         Column("found", "int", "Layers that were asked for."),
         Column("captured", "int", "Layers that were captured."),
         Column("bytes_bound", "int", "Memory that was computed beforehand.", "bytes"),
-        Column("bytes_peak", "int", "Memory that was measured, where the system tells it.", "bytes"),
+        MEMORY,
         Column("notes", "list[str]", "What a user should be told."),
         Column("seconds", "float", "Time of the capture.", "s"),
         Column("repeat", "int", "Which repetition's choice of examples; 0 is the one of the seed itself."),
@@ -50,7 +54,7 @@ PASSED_OVER = TableSpec(
     name="passed_over",
     meaning="What was not measured, and why: layers, examples, classes.",
     columns=(
-        Column("model", "str", "Which network."),
+        MODEL,
         Column("what", "str", "Layer, example, class or measure."),
         Column("reason", "str", "Why it was passed over."),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from querist.features.tables.captures import CAPTURES, LAYERS, PASSED_OVER
+from querist.features.tables.columns import INDEX, LAYER, MODEL, TARGET
 from querist.results.table import Column, TableSpec
 
 __all__ = [
@@ -53,15 +54,15 @@ GAPS = TableSpec(
     key=("target", "layer", "repeat"),
     shown=("index", "width", "raw", "null_mean", "excess", "low", "high", "ratio", "p", "p_adj", "probe_accuracy"),
     columns=(
-        Column("target", "str", "Which target."),
-        Column("layer", "str", "Name of the layer."),
+        TARGET,
+        LAYER,
         _REPEAT,
-        Column("index", "int", "Place in forward order; 0 is the input."),
+        INDEX,
         Column("width", "int", "Units before a projection."),
         *_GAP,
         Column("probe_accuracy", "float", "Accuracy of a linear probe on the target, 5 folds.", "share"),
         Column("relative", "float", "Excess over the excess at <input>: below 1 what is left of the gap there."),
-        Column("model", "str", "Which network."),
+        MODEL,
         *_MORE,
         Column("probe_low", "float", "Lower end of the probe's accuracy.", "share"),
         Column("probe_high", "float", "Upper end of the probe's accuracy.", "share"),
@@ -73,10 +74,10 @@ CLASS_GAPS = TableSpec(
     meaning="Gaps of single classes whose names both sets share; p adjusted over their layers, classes and targets.",
     key=("target", "class", "layer"),
     columns=(
-        Column("target", "str", "Which target."),
+        TARGET,
         Column("class", "str", "Name of the class."),
-        Column("layer", "str", "Name of the layer."),
-        Column("index", "int", "Place in forward order; 0 is the input."),
+        LAYER,
+        INDEX,
         *_GAP,
         *_MORE,
     ),
@@ -145,8 +146,8 @@ PROBES = TableSpec(
     meaning="Linear probes of the target's labels, layer by layer.",
     key=("target", "layer", "repeat"),
     columns=(
-        Column("target", "str", "Which target."),
-        Column("layer", "str", "Name of the layer."),
+        TARGET,
+        LAYER,
         Column("accuracy", "float", "Share of rows that a fit on the other folds predicts.", "share"),
         Column("low", "float", "Lower end.", "share"),
         Column("high", "float", "Upper end.", "share"),
@@ -162,8 +163,8 @@ NET_GAPS = TableSpec(
     key=("data", "layer"),
     columns=(
         Column("data", "str", "Whose examples."),
-        Column("layer", "str", "Name of the layer."),
-        Column("index", "int", "Place in forward order; 0 is the input."),
+        LAYER,
+        INDEX,
         Column("value", "float", "Distance between the two networks' laws.", _Z),
         Column("null_mean", "float", "Distance between two halves of the examples in the first network.", _Z),
         Column("p", "float", "Permutation p, labels of the networks swapped within examples."),
@@ -192,8 +193,8 @@ NET_PROFILES = TableSpec(
     meaning="Excess of each layer in each random network.",
     columns=(
         Column("model", "str", "Which random network."),
-        Column("target", "str", "Which target."),
-        Column("layer", "str", "Name of the layer."),
+        TARGET,
+        LAYER,
         Column("excess", "float", "The gap, untested.", _Z),
         _REPEAT,
     ),
@@ -203,9 +204,9 @@ POOLED = TableSpec(
     name="pooled",
     meaning="Densities of a layer's pooled values, standardised by the source: what the ridgelines are drawn from.",
     columns=(
-        Column("model", "str", "Which network."),
+        MODEL,
         Column("data", "str", "source, or a target."),
-        Column("layer", "str", "Name of the layer."),
+        LAYER,
         Column("density", "list[float]", "Density in 96 equal bins from −6 to 6.", "1/sd"),
         Column("outside", "float", "Share of values beyond ±6.", "share"),
     ),
@@ -215,9 +216,9 @@ UNITS = TableSpec(
     name="units",
     meaning="Distance of single units between source and target: quantiles over units, and the ten most shifted.",
     columns=(
-        Column("target", "str", "Which target."),
-        Column("layer", "str", "Name of the layer."),
-        Column("index", "int", "Place in forward order; 0 is the input."),
+        TARGET,
+        LAYER,
+        INDEX,
         Column("unit", "int", "Number of the unit; null for a quantile."),
         Column("quantile", "float", "Quantile over all units; null for a single unit."),
         Column("value", "float", "One-dimensional Wasserstein distance.", _Z),
@@ -230,10 +231,10 @@ DRAWS = TableSpec(
     name="draws",
     meaning="All that was drawn for each layer and target: splits and permutations.",
     columns=(
-        Column("target", "str", "Which target."),
+        TARGET,
         Column("class", "str", "Which class; empty for all of them."),
-        Column("layer", "str", "Name of the layer."),
-        Column("index", "int", "Place in forward order; 0 is the input."),
+        LAYER,
+        INDEX,
         Column("order", "float", "Order p of the distance."),
         Column("d", "int", "Units, where the distance is sliced; else 0."),
         Column("n_c", "int", "Images per arm."),
@@ -265,9 +266,9 @@ SPREAD = TableSpec(
         "probe_accuracy_sd",
     ),
     columns=(
-        Column("target", "str", "Which target."),
-        Column("layer", "str", "Name of the layer."),
-        Column("index", "int", "Place in forward order; 0 is the input."),
+        TARGET,
+        LAYER,
+        INDEX,
         *(
             column
             for name, words, unit in (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from querist.features.tables.captures import PASSED_OVER
+from querist.features.tables.columns import INDEX, LAYER_OR_INPUT, MEMORY, TARGET
 from querist.results.table import Column, TableSpec
 
 __all__ = ["BLOCKS", "CAPTURED", "CELLS", "EFFECTS", "FREEZE_TABLES", "LATENT", "RATES", "TARGETS"]
 
 _CELL = (
-    Column("target", "str", "Which target."),
+    TARGET,
     Column("arm", "str", "Initial weights."),
     Column("k", "int", "Frozen blocks."),
     Column("repeat", "int", "Which repeat; cells of one share head, rows, order and drawn weights."),
@@ -44,8 +45,8 @@ LATENT = TableSpec(
     shown=("index", "frozen", "a", "a_null", "a_excess", "n", "n_null"),
     columns=(
         *_CELL,
-        Column("layer", "str", "Name of the layer; <input> is the flattened input."),
-        Column("index", "int", "Place in forward order; 0 is the input."),
+        LAYER_OR_INPUT,
+        INDEX,
         Column("frozen", "bool", "Whether it lies within the frozen blocks: N_l is then 0, bit for bit."),
         Column("a", "float", "A_l: sliced W₂ between source and target in the trained network.", "units of z"),
         Column("a_null", "float", "The same between two parts of the source.", "units of z"),
@@ -109,7 +110,7 @@ TARGETS = TableSpec(
     meaning="The targets, and the data that A_l is measured on.",
     key=("target",),
     columns=(
-        Column("target", "str", "Which target."),
+        TARGET,
         Column("train", "str", "Where its training rows come from."),
         Column("test", "str", "Where its test rows come from."),
         Column("classes", "int", "Classes."),
@@ -140,7 +141,7 @@ CAPTURED = TableSpec(
         Column(
             "bytes_bound", "int", "Memory that was computed beforehand, the largest of the cell's captures.", "bytes"
         ),
-        Column("bytes_peak", "int", "Memory that was measured, where the system tells it.", "bytes"),
+        MEMORY,
     ),
 )
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from querist.features.tables.captures import CAPTURES, LAYERS, PASSED_OVER
+from querist.features.tables.columns import INDEX, MODEL, TARGET
 from querist.results.table import Column, TableSpec
 
 __all__ = ["AGREEMENT", "BASELINES", "MODELS", "RANK_TABLES", "SCORES", "TRUTH"]
 
 _WHERE = (
-    Column("model", "str", "Which network."),
+    MODEL,
     Column("layer", "str", "Name of the layer; logits where the score looks at the network's own classes."),
-    Column("index", "int", "Place in forward order; 0 is the input."),
+    INDEX,
 )
 _VALUE = (
     Column("value", "float", "Its value; larger is better, but for the distance w."),
@@ -70,7 +71,7 @@ AGREEMENT = TableSpec(
         Column(
             "score", "str", "Score or baseline; w is taken with its sign turned, since small distances are to be good."
         ),
-        Column("target", "str", "Which target."),
+        TARGET,
         Column("tau_w", "float", "Weighted Kendall τ of score and truth, mean over cells (target, seed)."),
         Column("low", "float", "Lower end of its bootstrap interval over cells; none for one cell."),
         Column("high", "float", "Upper end."),
@@ -87,9 +88,9 @@ TRUTH = TableSpec(
     meaning="What training reached from each network and layer, as it was given.",
     key=("target", "seed", "model", "layer"),
     columns=(
-        Column("target", "str", "Which target."),
+        TARGET,
         Column("seed", "int", "Which seed, or repeat."),
-        Column("model", "str", "Which network."),
+        MODEL,
         Column("layer", "str", "Layer up to which it was frozen, or on which a head was trained."),
         Column("accuracy", "float", "Accuracy that was reached.", "share"),
         Column(
@@ -105,7 +106,7 @@ MODELS = TableSpec(
     meaning="The networks.",
     key=("model",),
     columns=(
-        Column("model", "str", "Which network."),
+        MODEL,
         Column("parameters", "int", "Its parameters."),
         Column("layers", "int", "Layers that were captured."),
         Column("classes", "int", "Classes of its own output; none where its output is no row of logits."),

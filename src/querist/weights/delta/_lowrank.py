@@ -13,8 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from querist.errors import BadOption, UnsupportedFormat
-from querist.weights.spectrum import LayerMatrix, Triplets, lora_svd
-from querist.weights.spectrum._recipes import Interleaved, Sub
+from querist.weights.spectrum import Interleaved, LayerMatrix, Sub, Triplets, lora_svd
 
 __all__ = ["Adapter", "Factors", "LowRank", "stacked"]
 

@@ -6,11 +6,12 @@ from querist.weights.monitor._look import Look, Memory, Plan, begin_again, look
 from querist.weights.monitor._pace import Event, FirstLook, Pace, Stopwatch, work
 from querist.weights.monitor._processes import agreed, is_first
 from querist.weights.monitor._reading import dense, devices, is_sharded, synchronise, unchanged, unwrapped, watched
-from querist.weights.monitor._strength import REGIMES, Strength, bulk_variance, strength
+from querist.weights.monitor._strength import FINITE, REGIMES, Strength, bulk_variance, strength
 from querist.weights.monitor._triplets import Triplets, top_triplets
 
 __all__ = [
     "BINS",
+    "FINITE",
     "KINDS",
     "REGIMES",
     "Alarm",

@@ -10,8 +10,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from querist.weights.nulls import MPFit, SpikeTest, johnstone, predicted_p, tw1_sf, tw_edge
-from querist.weights.nulls._rank import LEVEL, predicted_edge, tied_rank_p
+from querist.weights.nulls import (
+    LEVEL,
+    MPFit,
+    SpikeTest,
+    johnstone,
+    predicted_edge,
+    predicted_p,
+    tied_rank_p,
+    tw1_sf,
+    tw_edge,
+)
 
 __all__ = ["KINDS", "Alarm", "Known", "bulk_departs", "level_at", "spikes_beyond", "tracy_widom_p"]
 

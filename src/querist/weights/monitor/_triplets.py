@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from querist.weights.spectrum._krylov import largest_pairs
-from querist.weights.spectrum._operator import GramOperator
+from querist.weights.spectrum import GramOperator, largest_pairs
 
 __all__ = ["TOLERANCE", "Triplets", "top_triplets"]
 

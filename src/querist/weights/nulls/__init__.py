@@ -5,7 +5,7 @@ from querist.weights.nulls._distance import ShuffleDistance, jensen_shannon, shu
 from querist.weights.nulls._lanczos import top_eigenvalue
 from querist.weights.nulls._marchenko_pastur import mp_cdf, mp_edges, mp_moment, mp_pdf, mp_quantile, mp_quantiles
 from querist.weights.nulls._phase import PHASES, Evidence, Phase, PhaseStability, phase, phase_stability
-from querist.weights.nulls._rank import predicted_edge, predicted_p, rank_edge, tied_rank_p
+from querist.weights.nulls._rank import LEVEL, predicted_edge, predicted_p, rank_edge, tied_rank_p
 from querist.weights.nulls._replicas import full_replicas, replica, top_error, top_replicas
 from querist.weights.nulls._spikes import spike_test
 from querist.weights.nulls._spiketest import Round, SpikeTest
@@ -13,6 +13,7 @@ from querist.weights.nulls._tracy_widom import johnstone, tw1_cdf, tw1_quantile,
 
 __all__ = [
     "KS_SD",
+    "LEVEL",
     "PHASES",
     "Evidence",
     "MPFit",

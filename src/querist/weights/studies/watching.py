@@ -18,7 +18,7 @@ from querist.weights import questions as ask
 from querist.weights.configs import MonitorConfig
 from querist.weights.figures import monitor as figures
 from querist.weights.figures.scan import figure_name
-from querist.weights.monitor._strength import FINITE
+from querist.weights.monitor import FINITE
 from querist.weights.nulls import tw_edge
 from querist.weights.studies.present_layers import by_question
 from querist.weights.studies.settle import spikes_adjusted

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from querist.results.table import Column, Kind, TableSpec
+from querist.results.table import Column, TableSpec
+from querist.weights.tables.columns import EDGE, LAYER_ID, MATRIX_SPECTRUM, described
 from querist.weights.tables.scan import PASSED_OVER
 
 __all__ = ["ANGLES", "COMPARED", "COMPARE_TABLES", "DELTA_DRAWS", "DELTA_OVERLAPS", "DELTA_SPECTRA", "UNMATCHED"]
-
-
-def _columns(kind: Kind, *described: tuple[str, str, str]) -> tuple[Column, ...]:
-    return tuple(Column(name, kind, meaning, unit) for name, unit, meaning in described)
 
 
 COMPARED = TableSpec(
@@ -18,26 +15,26 @@ COMPARED = TableSpec(
     "squared singular values, unnormalised; N is the shorter side.",
     key=("layer_id",),
     columns=(
-        *_columns(
+        *described(
             "str",
             ("layer_id", "", "Name in the base, with the part of the tensor where it holds several matrices."),
             ("name", "", "Name of the tensor in the base."),
             ("tuned_name", "", "Name of the tensor, or of the low-rank pair, in the tuned source."),
         ),
-        *_columns("list[str]", ("aliases", "", "Other names of the same tensor in the base (tied weights).")),
-        *_columns(
+        *described("list[str]", ("aliases", "", "Other names of the same tensor in the base (tied weights).")),
+        *described(
             "str",
             ("kind", "", "Layer kind: linear, conv2d, lstm, attention, embedding, lora, expert, unknown…"),
             ("part", "", "Which part of a fused tensor: q, k, v, a gate, a group, an expert; empty for a whole one."),
         ),
-        *_columns("list[int]", ("shape", "", "Shape of the tensor in the base.")),
-        *_columns(
+        *described("list[int]", ("shape", "", "Shape of the tensor in the base.")),
+        *described(
             "int",
             ("N", "", "Shorter side of the matrix."),
             ("M", "", "Longer side of the matrix."),
         ),
-        *_columns("float", ("q", "", "Aspect ratio N/M.")),
-        *_columns(
+        *described("float", ("q", "", "Aspect ratio N/M.")),
+        *described(
             "str",
             ("dtype", "", "Number format in the base."),
             ("dtype_tuned", "", "Number format in the tuned source."),
@@ -51,8 +48,8 @@ COMPARED = TableSpec(
             ("method", "", "dense (ΔW formed), low-rank (its factors), streamed or slq+topk."),
             ("conv", "", "How a convolution became a matrix: flatten, slices or operator; empty for other kinds."),
         ),
-        *_columns("int", ("lora_rank", "", "r of a low-rank update: the most that its rank can be.")),
-        *_columns(
+        *described("int", ("lora_rank", "", "r of a low-rank update: the most that its rank can be.")),
+        *described(
             "float",
             ("lora_scale", "", "Factor alpha/r by which a low-rank update was multiplied."),
             ("norm", "", "‖W‖_F of the base."),
@@ -66,17 +63,17 @@ COMPARED = TableSpec(
                 "Cosine of ΔW and W: negative where W shrank or was replaced; by chance about 1/√(hd).",
             ),
         ),
-        *_columns("int", ("delta_rank", "", "Singular values of ΔW above what rounding errors would give.")),
-        *_columns("float", ("delta_stable_rank", "", "Σλ/λ_max of ΔW.")),
-        *_columns(
+        *described("int", ("delta_rank", "", "Singular values of ΔW above what rounding errors would give.")),
+        *described("float", ("delta_stable_rank", "", "Σλ/λ_max of ΔW.")),
+        *described(
             "int",
             ("delta_n_spikes", "", "Eigenvalues of ΔW beyond every null: directions that noise could not make."),
             ("delta_n_spikes_tw", "", "Eigenvalues of ΔW above the .99 Tracy–Widom edge alone."),
             ("delta_n_spikes_low", "", "Spikes counted at the .99 edges."),
             ("delta_n_spikes_high", "", "Spikes counted at the .95 edges."),
         ),
-        *_columns("str", ("delta_null", "", "What was resampled: entries of ΔW, or factors of a low-rank update.")),
-        *_columns(
+        *described("str", ("delta_null", "", "What was resampled: entries of ΔW, or factors of a low-rank update.")),
+        *described(
             "float",
             ("delta_edge", "λ", "What an eigenvalue of ΔW must beat to be a spike."),
             (
@@ -107,7 +104,7 @@ COMPARED = TableSpec(
             ("alpha_hill_tuned", "", "Hill exponent of the tuned spectrum."),
             ("alpha_hill_mp", "", "Hill exponent of the matching Marchenko–Pastur quantiles."),
         ),
-        *_columns(
+        *described(
             "int",
             ("n_tail_base", "", "Eigenvalues in the base's fitted tail."),
             ("n_tail_tuned", "", "Eigenvalues in the tuned fitted tail."),
@@ -115,7 +112,7 @@ COMPARED = TableSpec(
             ("overlap_k", "", "Leading directions of W that were compared."),
             ("overlap_l", "", "Leading directions of ΔW that were compared: its rank, at most overlap_k."),
         ),
-        *_columns(
+        *described(
             "float",
             ("overlap_left", "", "Share of ΔW's leading left (output) directions that lies in W's."),
             ("overlap_right", "", "Share of ΔW's leading right (input) directions that lies in W's."),
@@ -123,8 +120,8 @@ COMPARED = TableSpec(
             ("overlap_null_left", "", "k over the number of rows."),
             ("overlap_null_right", "", "k over the number of columns."),
         ),
-        *_columns("str", ("overlap_side", "", "left or right: the side with the smaller p, which was judged.")),
-        *_columns(
+        *described("str", ("overlap_side", "", "left or right: the side with the smaller p, which was judged.")),
+        *described(
             "float",
             ("overlap_low", "", ".005 quantile of random overlaps on the judged side."),
             ("overlap_high", "", ".995 quantile of random overlaps on the judged side."),
@@ -146,12 +143,12 @@ COMPARED = TableSpec(
             ("energy_bulk", "", "Share of ‖ΔW‖² outside W's spikes on both sides."),
             ("energy_bulk_null", "", "The same share of an update without a preferred direction: (1−s/h)(1−s/d)."),
         ),
-        *_columns(
+        *described(
             "int",
             ("n_nonfinite", "", "Entries that are NaN or infinite, in both copies together."),
             ("position", "", "Place in the order of the base, from 0."),
         ),
-        *_columns("float", ("seconds", "s", "Time spent on this matrix.")),
+        *described("float", ("seconds", "s", "Time spent on this matrix.")),
     ),
 )
 
@@ -171,12 +168,9 @@ DELTA_SPECTRA = TableSpec(
     name="spectra",
     meaning="Comparison: every eigenvalue of base, tuned and ΔW, with those of resampled copies of ΔW.",
     columns=(
-        Column("layer_id", "str", "Which matrix."),
+        LAYER_ID,
         Column("matrix", "str", "base, tuned or delta."),
-        Column("kind", "str", "real, shuffle or signflip."),
-        Column("replica", "int", "Index of the resampled copy; null for the real one."),
-        Column("index", "int", "Position in ascending order."),
-        Column("eigenvalue", "float", "Squared singular value.", "λ"),
+        *MATRIX_SPECTRUM,
     ),
 )
 
@@ -184,11 +178,10 @@ DELTA_DRAWS = TableSpec(
     name="null_draws",
     meaning="Comparison: what each resampled copy of ΔW gave, beside ΔW itself.",
     columns=(
-        Column("layer_id", "str", "Which matrix."),
+        LAYER_ID,
         Column("null", "str", "shuffle or signflip; real for ΔW itself."),
         Column("replica", "int", "Index of the copy; null for ΔW itself."),
-        Column("lambda_max", "float", "Its largest eigenvalue.", "λ"),
-        Column("edge", "float", "Its own fitted .99 Tracy–Widom edge, where its whole spectrum was computed.", "λ"),
+        *EDGE,
         Column("overlap_left", "float", "Overlap of its leading left directions with W's, where that was drawn."),
         Column("overlap_right", "float", "Overlap of its leading right directions with W's, where that was drawn."),
     ),
@@ -198,7 +191,7 @@ DELTA_OVERLAPS = TableSpec(
     name="overlaps",
     meaning="Squared inner products of the leading singular directions of W and of ΔW.",
     columns=(
-        Column("layer_id", "str", "Which matrix."),
+        LAYER_ID,
         Column("side", "str", "left (outputs) or right (inputs)."),
         Column(
             "i",
@@ -215,7 +208,7 @@ ANGLES = TableSpec(
     name="angles",
     meaning="Principal angles between the leading spans of W and of ΔW, beside those of random spans.",
     columns=(
-        Column("layer_id", "str", "Which matrix."),
+        LAYER_ID,
         Column("side", "str", "left (outputs) or right (inputs)."),
         Column("index", "int", "Which angle, ascending, from 0."),
         Column("angle", "float", "Principal angle.", "degrees"),

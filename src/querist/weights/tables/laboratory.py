@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from querist.results.table import Column, Kind, TableSpec
+from querist.results.table import Column, TableSpec
+from querist.weights.tables.columns import SPECTRUM, described
 from querist.weights.tables.scan import LAYERS, NULL_DRAWS
 
 __all__ = [
@@ -16,10 +17,6 @@ __all__ = [
     "STEP_SPECTRA",
     "WEIGHTS_HIST",
 ]
-
-
-def _columns(kind: Kind, *described: tuple[str, str, str]) -> tuple[Column, ...]:
-    return tuple(Column(name, kind, meaning, unit) for name, unit, meaning in described)
 
 
 _RUN = (
@@ -37,21 +34,21 @@ STEPS = TableSpec(
     key=("repeat", "step", "optimizer", "eta"),
     columns=(
         *_RUN,
-        *_columns("float", ("gamma", "", "Factor of the rate after each step.")),
-        *_columns(
+        *described("float", ("gamma", "", "Factor of the rate after each step.")),
+        *described(
             "str",
             ("status", "", "ok, short-tail (alpha rests on fewer than 50 eigenvalues), degenerate, or diverged."),
             ("reason", "", "Why the status is not ok."),
         ),
-        *_columns(
+        *described(
             "float",
             ("lambda1", "λ", "Largest eigenvalue."),
             ("lambda_edge", "λ", ".99 Tracy–Widom edge of the untrained weights: independent N(0, 1) entries."),
         ),
-        *_columns(
+        *described(
             "int", ("n_spikes", "", "Eigenvalues above lambda_edge. After many steps the bulk itself passes it.")
         ),
-        *_columns(
+        *described(
             "float",
             ("sim", "", "|v₁ᵀβ*|: the leading right singular vector along the teacher's direction."),
             ("sim_null", "", ".99 quantile of |vᵀβ*| for a direction v that knows nothing of β*."),
@@ -66,8 +63,8 @@ STEPS = TableSpec(
             ("xmin", "λ", "Smallest eigenvalue of the csn tail."),
             ("D", "", "Kolmogorov–Smirnov distance between csn tail and fit."),
         ),
-        *_columns("int", ("n_tail", "", "Eigenvalues in the csn tail; below 50 its exponent is no evidence.")),
-        *_columns(
+        *described("int", ("n_tail", "", "Eigenvalues in the csn tail; below 50 its exponent is no evidence.")),
+        *described(
             "float",
             ("lr_exponential", "", "Vuong statistic of power law against exponential; positive favours the power law."),
             ("lr_lognormal", "", "Vuong statistic of power law against lognormal; positive favours the power law."),
@@ -87,7 +84,7 @@ STEPS = TableSpec(
             ("theta", "", "Largest singular value of that change."),
             ("theta_e", "", "Its strength as the spectrum sees it: √max(θ² + 2θ·uᵀWv, 0); a spike needs (hd)^(1/4)."),
         ),
-        *_columns(
+        *described(
             "str",
             (
                 "regime",
@@ -103,8 +100,7 @@ STEP_SPECTRA = TableSpec(
     meaning="Every eigenvalue of W at each measured step.",
     columns=(
         *_RUN,
-        Column("index", "int", "Position in ascending order."),
-        Column("eigenvalue", "float", "Squared singular value.", "λ"),
+        *SPECTRUM,
     ),
 )
 

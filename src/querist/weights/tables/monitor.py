@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from querist.results.table import Column, Kind, TableSpec
+from querist.results.table import Column, TableSpec
+from querist.weights.tables.columns import EIGENVALUE, described
 from querist.weights.tables.scan import PASSED_OVER
 
 __all__ = [
@@ -16,10 +17,6 @@ __all__ = [
     "UPDATE_OVERLAPS",
     "WATCHED",
 ]
-
-
-def _columns(kind: Kind, *described: tuple[str, str, str]) -> tuple[Column, ...]:
-    return tuple(Column(name, kind, meaning, unit) for name, unit, meaning in described)
 
 
 _WHERE = (
@@ -38,14 +35,14 @@ TRACE = TableSpec(
     ),
     columns=(
         *_WHERE,
-        *_columns(
+        *described(
             "str",
             ("event", "", "whole: all eigenvalues with their nulls; top: the largest ones only."),
             ("status", "", "ok, nonfinite or approximate."),
             ("reason", "", "Why the status is not ok, or what could not be computed."),
         ),
-        *_columns("int", ("n_nonfinite", "", "Entries that are NaN or infinite.")),
-        *_columns(
+        *described("int", ("n_nonfinite", "", "Entries that are NaN or infinite.")),
+        *described(
             "float",
             ("norm", "", "Frobenius norm of the weights."),
             ("lambda_max", "λ", "Largest eigenvalue."),
@@ -56,13 +53,15 @@ TRACE = TableSpec(
                 "Entry variance of the bulk: of what is left without the followed values beyond its edge.",
             ),
         ),
-        *_columns("int", ("n_above", "", "Followed values beyond the .99 Tracy–Widom edge: never evidence by itself.")),
-        *_columns("str", ("search", "", "How the triplets were found: dense, krylov, warm or warm-krylov.")),
-        *_columns("int", ("products", "", "Products of the weights with a block of vectors that the search took.")),
-        *_columns(
+        *described(
+            "int", ("n_above", "", "Followed values beyond the .99 Tracy–Widom edge: never evidence by itself.")
+        ),
+        *described("str", ("search", "", "How the triplets were found: dense, krylov, warm or warm-krylov.")),
+        *described("int", ("products", "", "Products of the weights with a block of vectors that the search took.")),
+        *described(
             "int", ("update_from", "", "Step of the look before: the update is the change of the weights since.")
         ),
-        *_columns(
+        *described(
             "float",
             ("update_norm", "", "Frobenius norm of the update."),
             ("update_relative", "", "The same over the norm of the weights before."),
@@ -74,14 +73,14 @@ TRACE = TableSpec(
             ("lambda_predicted", "", "Largest eigenvalue that one-step theory gives, at unit entry variance."),
             ("lambda_observed", "", "Largest eigenvalue after the update over the entry variance before it."),
         ),
-        *_columns(
+        *described(
             "int",
             ("spikes_before", "", "Followed values beyond the edge before the update: with any, λ is not predicted."),
         ),
-        *_columns(
+        *described(
             "str", ("regime", "", "random, spike or heavy (the update is half as large as the weights or larger).")
         ),
-        *_columns(
+        *described(
             "float",
             ("overlap_updates_left", "", "Share of the update's left directions inside those of the update before."),
             ("overlap_updates_left_null", "", "What random directions would give."),
@@ -95,14 +94,14 @@ TRACE = TableSpec(
             ("lambda_plus", "λ", "Upper edge of the fitted bulk."),
             ("edge", "λ", ".99 quantile of the largest eigenvalue of noise of this size (Tracy–Widom)."),
         ),
-        *_columns(
+        *described(
             "int",
             ("n_spikes", "", "Eigenvalues above the Tracy–Widom edge and both resampled maxima."),
             ("n_spikes_tw", "", "Eigenvalues above the .99 Tracy–Widom edge alone: never evidence by itself."),
             ("n_spikes_low", "", "Spikes counted with the .99 edges."),
             ("n_spikes_high", "", "Spikes counted with the .95 edges."),
         ),
-        *_columns(
+        *described(
             "float",
             ("spike_edge", "λ", "Largest of the Tracy–Widom edge and both resampled maxima: what a spike must beat."),
             ("spike_p", "", "One-sided t prediction of log λ_max from the resampled maxima, the larger over nulls."),
@@ -111,8 +110,8 @@ TRACE = TableSpec(
             ("bulk_p", "", "p of bulk_ks under Gaussian entries."),
             ("alpha", "", "Power-law density exponent of the tail (csn)."),
         ),
-        *_columns("int", ("n_tail", "", "Eigenvalues in the fitted tail: fewer than 50 are no evidence of one.")),
-        *_columns(
+        *described("int", ("n_tail", "", "Eigenvalues in the fitted tail: fewer than 50 are no evidence of one.")),
+        *described(
             "float",
             ("alpha_hill", "", "Hill exponent over the upper half of the spectrum, density convention."),
             ("alpha_hill_mp", "", "The same on the matching Marchenko–Pastur quantiles."),
@@ -124,12 +123,12 @@ TRACE = TableSpec(
             ("alpha_null_high", "", "Largest of them."),
             ("entropy", "", "−Σp ln p / ln rank with p = λ/Σλ."),
         ),
-        *_columns(
+        *described(
             "int",
             ("rank", "", "Eigenvalues above eps·λ_max·max(N, M)."),
             ("rank_loss", "", "N minus rank, zeros that a low-rank pair has by construction left out."),
         ),
-        *_columns("float", ("seconds", "s", "Time that the look took.")),
+        *described("float", ("seconds", "s", "Time that the look took.")),
     ),
 )
 
@@ -142,31 +141,31 @@ WATCHED = TableSpec(
         *("bulk_ks", "bulk_p", "alpha_hill", "alpha_hill_mp", "rank_loss", "strength", "regime"),
     ),
     columns=(
-        *_columns(
+        *described(
             "str",
             ("layer_id", "", "Tensor name, with the part of it where a tensor holds several matrices."),
             ("kind", "", "Layer kind: linear, conv2d, lstm, attention, embedding, lora, expert, unknown…"),
         ),
-        *_columns("list[int]", ("shape", "", "Shape of the tensor.")),
-        *_columns("int", ("N", "", "Shorter side of the matrix."), ("M", "", "Longer side of the matrix.")),
-        *_columns("float", ("q", "", "Aspect ratio N/M.")),
-        *_columns("str", ("dtype", "", "Number format.")),
-        *_columns("int", ("n_alarms", "", "Alarms raised for this layer.")),
-        *_columns("str", ("status", "", "ok, nonfinite or approximate, at the last look."), ("reason", "", "Why.")),
-        *_columns(
+        *described("list[int]", ("shape", "", "Shape of the tensor.")),
+        *described("int", ("N", "", "Shorter side of the matrix."), ("M", "", "Longer side of the matrix.")),
+        *described("float", ("q", "", "Aspect ratio N/M.")),
+        *described("str", ("dtype", "", "Number format.")),
+        *described("int", ("n_alarms", "", "Alarms raised for this layer.")),
+        *described("str", ("status", "", "ok, nonfinite or approximate, at the last look."), ("reason", "", "Why.")),
+        *described(
             "int",
             ("step", "", "Step of the last look."),
             ("step_whole", "", "Step of the last look at the whole spectrum."),
             ("step_update", "", "Step of the last look that saw an update."),
             ("n_nonfinite", "", "Entries that are NaN or infinite at the last look."),
         ),
-        *_columns(
+        *described(
             "float",
             ("lambda_max", "λ", "Largest eigenvalue at the last look."),
             ("stable_rank", "", "Σλ/λ_max at the last look."),
         ),
-        *_columns("int", ("n_spikes", "", "Eigenvalues beyond every null at the last whole spectrum.")),
-        *_columns(
+        *described("int", ("n_spikes", "", "Eigenvalues beyond every null at the last whole spectrum.")),
+        *described(
             "float",
             ("spike_p", "", "p of the largest, by prediction from resampled copies."),
             ("spike_p_adj", "", "The same, adjusted over layers (Benjamini–Hochberg)."),
@@ -175,9 +174,9 @@ WATCHED = TableSpec(
             ("alpha_hill", "", "Hill exponent at the last whole spectrum."),
             ("alpha_hill_mp", "", "The same on the matching Marchenko–Pastur law."),
         ),
-        *_columns("int", ("rank_loss", "", "Singular values lost to rounding at the last whole spectrum.")),
-        *_columns("float", ("strength", "", "θ_e/θ_c of the last update that was seen.")),
-        *_columns("str", ("regime", "", "random, spike or heavy.")),
+        *described("int", ("rank_loss", "", "Singular values lost to rounding at the last whole spectrum.")),
+        *described("float", ("strength", "", "θ_e/θ_c of the last update that was seen.")),
+        *described("str", ("regime", "", "random, spike or heavy.")),
     ),
 )
 
@@ -188,7 +187,7 @@ TOP_VALUES = TableSpec(
     columns=(
         *_WHERE,
         Column("index", "int", "0 for the largest."),
-        Column("eigenvalue", "float", "Squared singular value.", "λ"),
+        EIGENVALUE,
     ),
 )
 

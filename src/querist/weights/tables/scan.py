@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from querist.results.table import Column, Kind, TableSpec
+from querist.results.table import Column, TableSpec
+from querist.weights.tables.columns import EDGE, LAYER_ID, MATRIX_SPECTRUM, described
 
 __all__ = ["ADVICE", "CURVES", "ENTRIES", "LAYERS", "NULL_DRAWS", "PASSED_OVER", "SCAN_TABLES", "SPECTRA"]
-
-
-def _columns(kind: Kind, *described: tuple[str, str, str]) -> tuple[Column, ...]:
-    return tuple(Column(name, kind, meaning, unit) for name, unit, meaning in described)
 
 
 LAYERS = TableSpec(
@@ -32,28 +29,28 @@ LAYERS = TableSpec(
         *("bulk_ks", "bulk_p", "shuffle_distance", "null_distance", "rank_loss", "status"),
     ),
     columns=(
-        *_columns("str", ("layer_id", "", "Tensor name, with the part of it where a tensor holds several matrices.")),
-        *_columns("str", ("name", "", "Name of the tensor in the source.")),
-        *_columns("list[str]", ("aliases", "", "Other names of the same tensor (tied weights).")),
-        *_columns(
+        *described("str", ("layer_id", "", "Tensor name, with the part of it where a tensor holds several matrices.")),
+        *described("str", ("name", "", "Name of the tensor in the source.")),
+        *described("list[str]", ("aliases", "", "Other names of the same tensor (tied weights).")),
+        *described(
             "str",
             ("kind", "", "Layer kind: linear, conv2d, lstm, attention, embedding, lora, expert, unknown…"),
             ("part", "", "Which part of a fused tensor: q, k, v, a gate, a group, an expert; empty for a whole one."),
         ),
-        *_columns("list[int]", ("shape", "", "Shape of the tensor in the source.")),
-        *_columns(
+        *described("list[int]", ("shape", "", "Shape of the tensor in the source.")),
+        *described(
             "int",
             ("N", "", "Shorter side of the matrix: the number of eigenvalues of one matrix."),
             ("M", "", "Longer side of the matrix."),
         ),
-        *_columns("float", ("q", "", "Aspect ratio N/M.")),
-        *_columns(
+        *described("float", ("q", "", "Aspect ratio N/M.")),
+        *described(
             "int",
             ("n_values", "", "Eigenvalues in the spectrum: N, or N times the number of pooled matrices."),
             ("n_nonfinite", "", "Entries that are NaN or infinite."),
             ("n_dropped", "", "Zero eigenvalues dropped before the power-law fit."),
         ),
-        *_columns(
+        *described(
             "str",
             ("dtype", "", "Number format in the source."),
             ("status", "", "ok, short-tail, degenerate, nonfinite, approximate, passed-over or failed."),
@@ -62,8 +59,8 @@ LAYERS = TableSpec(
             ("precision", "", "exact (float64 Gram matrix) or fast (float32 singular values, ranks masked)."),
             ("conv", "", "How a convolution became a matrix: flatten, slices or operator; empty for other kinds."),
         ),
-        *_columns("float", ("scale", "", "max|W|, by which entries were divided before the Gram matrix was formed.")),
-        *_columns(
+        *described("float", ("scale", "", "max|W|, by which entries were divided before the Gram matrix was formed.")),
+        *described(
             "float",
             ("alpha", "", "Power-law density exponent of the tail by the fit that was asked for."),
             ("alpha_low", "", "Lower end: α−1.96σ, widened over all xmin with D ≤ 1.1·min D."),
@@ -73,17 +70,17 @@ LAYERS = TableSpec(
             ("xmax", "λ", "Largest eigenvalue."),
             ("D", "", "Kolmogorov–Smirnov distance between tail and fit."),
         ),
-        *_columns("int", ("n_tail", "", "Eigenvalues in the fitted tail.")),
-        *_columns("str", ("xmin_search", "", "How xmin was searched: exact, grid or fixed.")),
-        *_columns(
+        *described("int", ("n_tail", "", "Eigenvalues in the fitted tail.")),
+        *described("str", ("xmin_search", "", "How xmin was searched: exact, grid or fixed.")),
+        *described(
             "bool", ("xmin_ambiguous", "", "Whether tails from other xmin fit about as well, exponents beyond α±1.96σ.")
         ),
-        *_columns("list[str]", ("fit_warnings", "", "What belongs beside the exponent, one sentence each.")),
-        *_columns(
+        *described("list[str]", ("fit_warnings", "", "What belongs beside the exponent, one sentence each.")),
+        *described(
             "int",
             ("finger", "", "Topmost eigenvalues that stand apart from the power law; only where the phase claims one."),
         ),
-        *_columns(
+        *described(
             "float",
             ("alpha_mp", "", "The same fit on the matching Marchenko–Pastur quantiles."),
             ("alpha_shuffle", "", "The same fit on shuffled copies, mean over replicas."),
@@ -98,19 +95,19 @@ LAYERS = TableSpec(
             ("stable_rank", "", "Σλ/λ_max."),
             ("entropy", "", "−Σp ln p / ln rank with p = λ/Σλ."),
         ),
-        *_columns(
+        *described(
             "int",
             ("rank", "", "Eigenvalues above eps·λ_max·max(N, M)."),
             ("rank_loss", "", "N minus rank, over all pooled matrices."),
             ("weak_rank_loss", "", "Eigenvalues below 1e-6 in the source's own units."),
         ),
-        *_columns(
+        *described(
             "float",
             ("sigma_mp", "", "Entry standard deviation of the fitted Marchenko–Pastur bulk."),
             ("lambda_plus", "λ", "Upper edge of the fitted bulk."),
             ("mp_softrank", "", "λ₊ over the larger of λ₊ and λ_max."),
         ),
-        *_columns(
+        *described(
             "int",
             (
                 "n_spikes",
@@ -121,14 +118,14 @@ LAYERS = TableSpec(
             ("n_spikes_low", "", "Spikes counted with the .99 Tracy–Widom edge."),
             ("n_spikes_high", "", "Spikes counted with the .95 Tracy–Widom edge."),
         ),
-        *_columns(
+        *described(
             "float",
             ("spike_edge", "λ", "Largest of the Tracy–Widom edge and both resampled maxima: what a spike must beat."),
         ),
-        *_columns(
+        *described(
             "str", ("null_note", "", "What must be known of the laws this layer is held against; empty as a rule.")
         ),
-        *_columns(
+        *described(
             "float",
             ("bulk_ks", "", "N·sup|F−F_MP| after the spikes are removed."),
             ("bulk_p", "", "p of bulk_ks under Gaussian entries."),
@@ -137,9 +134,11 @@ LAYERS = TableSpec(
             ("spike_p_adj", "", "spike_p adjusted over all layers of the run (Benjamini–Hochberg)."),
             ("spike_p_rank", "", "Rank of λ_max among the resampled maxima, the larger p over nulls."),
         ),
-        *_columns("str", ("spike_verdict", "", "Verdict of weights.spikes, by the adjusted p: yes, no or cannot say.")),
-        *_columns("bool", ("bulk_extrapolated", "", "Whether bulk_p goes beyond the simulated sizes (N over 1024).")),
-        *_columns(
+        *described(
+            "str", ("spike_verdict", "", "Verdict of weights.spikes, by the adjusted p: yes, no or cannot say.")
+        ),
+        *described("bool", ("bulk_extrapolated", "", "Whether bulk_p goes beyond the simulated sizes (N over 1024).")),
+        *described(
             "float",
             ("shuffle_distance", "", "Jensen–Shannon distance to shuffled copies, 100 log bins, mean over replicas."),
             ("shuffle_distance_sd", "", "Standard deviation of that distance over replicas."),
@@ -150,7 +149,7 @@ LAYERS = TableSpec(
                 "Standard deviation of the distances between shuffled copies; from three copies on.",
             ),
         ),
-        *_columns(
+        *described(
             "int",
             (
                 "rand_num_spikes",
@@ -158,7 +157,7 @@ LAYERS = TableSpec(
                 "Eigenvalues of a shuffled copy above its own fitted .99 edge (correlation traps): the lower median over copies.",
             ),
         ),
-        *_columns(
+        *described(
             "float",
             (
                 "null_max_ratio",
@@ -166,35 +165,35 @@ LAYERS = TableSpec(
                 "Largest eigenvalue of a shuffled copy over its own fitted .99 edge: the mean over copies.",
             ),
         ),
-        *_columns("int", ("n_erg", "", "Count of the ERG (trace-log) condition from the top.")),
-        *_columns("float", ("n_erg_mp", "", "The same count on Marchenko–Pastur quantiles.")),
-        *_columns("int", ("erg_gap", "", "n_erg − n_tail.")),
-        *_columns(
+        *described("int", ("n_erg", "", "Count of the ERG (trace-log) condition from the top.")),
+        *described("float", ("n_erg_mp", "", "The same count on Marchenko–Pastur quantiles.")),
+        *described("int", ("erg_gap", "", "n_erg − n_tail.")),
+        *described(
             "float",
             ("lr_exponential", "", "Vuong statistic of power law against exponential; positive favours the power law."),
             ("lr_lognormal", "", "Vuong statistic of power law against lognormal; positive favours the power law."),
             ("lr_truncated", "", "Log likelihood ratio of power law against truncated power law; never positive."),
         ),
-        *_columns(
+        *described(
             "str", ("phase", "", "random-like, bleeding-out, bulk+spikes, bulk-decay, heavy-tailed, rank-collapse.")
         ),
-        *_columns(
+        *described(
             "float",
             ("phase_margin", "", "Smallest margin of the deciding statistics, in null standard deviations."),
             ("phase_share", "", "Share of row-block deletions that give the same phase."),
         ),
-        *_columns("bool", ("phase_decided", "", "Whether every test was made and the margin is at least one.")),
-        *_columns("str", ("phase_reason", "", "What decided the phase, or why it cannot be said.")),
-        *_columns("int", ("denoised_rank", "", "Singular values above the optimal hard threshold.")),
-        *_columns("float", ("denoised_energy", "", "Share of Σλ that the Frobenius shrinker keeps.")),
-        *_columns(
+        *described("bool", ("phase_decided", "", "Whether every test was made and the margin is at least one.")),
+        *described("str", ("phase_reason", "", "What decided the phase, or why it cannot be said.")),
+        *described("int", ("denoised_rank", "", "Singular values above the optimal hard threshold.")),
+        *described("float", ("denoised_energy", "", "Share of Σλ that the Frobenius shrinker keeps.")),
+        *described(
             "float",
             ("lr_multiplier", "", "Learning-rate multiplier advised for this layer (advise=temp-balance)."),
             ("sparsity", "", "Share of weights advised to prune (advise=alpha-pruning)."),
         ),
-        *_columns("str", ("advice_reason", "", "Why the advice leaves this layer alone; empty where it does not.")),
-        *_columns("int", ("position", "", "Place in the order of the source, from 0.")),
-        *_columns("float", ("seconds", "s", "Time spent on this matrix.")),
+        *described("str", ("advice_reason", "", "Why the advice leaves this layer alone; empty where it does not.")),
+        *described("int", ("position", "", "Place in the order of the source, from 0.")),
+        *described("float", ("seconds", "s", "Time spent on this matrix.")),
     ),
 )
 
@@ -202,11 +201,8 @@ SPECTRA = TableSpec(
     name="spectra",
     meaning="Every eigenvalue of every matrix, with those of the resampled copies.",
     columns=(
-        Column("layer_id", "str", "Which matrix."),
-        Column("kind", "str", "real, shuffle or signflip."),
-        Column("replica", "int", "Index of the resampled copy; null for the real one."),
-        Column("index", "int", "Position in ascending order."),
-        Column("eigenvalue", "float", "Squared singular value.", "λ"),
+        LAYER_ID,
+        *MATRIX_SPECTRUM,
     ),
 )
 
@@ -214,7 +210,7 @@ CURVES = TableSpec(
     name="curves",
     meaning="What each candidate xmin of the csn search gives, thinned to at most 200 candidates a matrix.",
     columns=(
-        Column("layer_id", "str", "Which matrix."),
+        LAYER_ID,
         Column("xmin", "float", "Candidate start of the tail.", "λ"),
         Column("alpha", "float", "Exponent fitted there."),
         Column("D", "float", "Kolmogorov–Smirnov distance of that fit."),
@@ -227,11 +223,10 @@ NULL_DRAWS = TableSpec(
     name="null_draws",
     meaning="Largest eigenvalue of each resampled copy beside the real one.",
     columns=(
-        Column("layer_id", "str", "Which matrix."),
+        LAYER_ID,
         Column("null", "str", "shuffle or signflip; real for the matrix itself."),
         Column("replica", "int", "Index of the copy; null for the matrix itself."),
-        Column("lambda_max", "float", "Its largest eigenvalue.", "λ"),
-        Column("edge", "float", "Its own fitted .99 Tracy–Widom edge, where its whole spectrum was computed.", "λ"),
+        *EDGE,
         Column("bulk_ks", "float", "Its own N·sup|F−F_MP|, where its whole spectrum was computed."),
     ),
 )
@@ -251,7 +246,7 @@ ENTRIES = TableSpec(
     name="entries",
     meaning="Histogram of a matrix's entries (a regular sample above 16 384) over their root mean square, beside the normal law.",
     columns=(
-        Column("layer_id", "str", "Which matrix."),
+        LAYER_ID,
         Column("left", "float", "Lower end of the bin.", "root mean squares"),
         Column("right", "float", "Upper end of the bin.", "root mean squares"),
         Column("share", "float", "Share of entries in the bin; the outermost bins hold all beyond."),
@@ -264,7 +259,7 @@ ADVICE = TableSpec(
     meaning="Layer-wise advice with the exponent it rests on and the null of that exponent.",
     key=("layer_id",),
     columns=(
-        Column("layer_id", "str", "Which matrix."),
+        LAYER_ID,
         Column("method", "str", "temp-balance or alpha-pruning."),
         Column("alpha", "float", "The exponent the advice rests on (one estimator for all layers)."),
         Column("alpha_null", "float", "The same exponent on the null."),
