@@ -45,6 +45,7 @@ def test_every_field_column_and_question_has_its_meaning(room):
             assert column.meaning.endswith((".", "…", ":")), f"{table.name}.{column.name}"
     for question in members(f"querist.{room}.questions", Question):
         assert question.id.startswith(f"{room}.")
+        assert [other.id for other in members(f"querist.{room}.questions", Question)].count(question.id) == 1
         assert question.ask.endswith("?")
 
 
