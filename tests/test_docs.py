@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 from docs.generate import REFERENCE, SHARED, command_paths, members, pages
 
-from querist.cli import ROOMS
+from querist.cli import ROOMS, app
 from querist.results.question import Question
 from querist.results.table import TableSpec
 
@@ -31,6 +32,25 @@ def test_every_command_is_documented():
         assert f"## querist {' '.join(path)}\n" in text
 
 
+def test_the_readme_names_every_command():
+    rows = re.findall(r"^\| `querist ([^`]+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    named = {next(path for path in command_paths() if tuple(row.split()[: len(path)]) == path) for row in rows}
+    assert named == set(command_paths())
+
+
+@pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+def test_commands_that_can_be_pasted_are_understood(page):
+    blocks = re.findall(
+        r"^```(?:sh|bash|text)?\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    lines = [
+        line for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.startswith("querist ")
+    ]
+    for line in lines:
+        words = shlex.split(line, comments=True)[1:]
+        app.parse_args(words, exit_on_error=False, print_error=False)
+
+
 @pytest.mark.parametrize("room", sorted(ROOMS))
 def test_every_field_column_and_question_has_its_meaning(room):
     configs = importlib.import_module(f"querist.{room}.configs")
@@ -45,6 +65,7 @@ def test_every_field_column_and_question_has_its_meaning(room):
             assert column.meaning.endswith((".", "…", ":")), f"{table.name}.{column.name}"
     for question in members(f"querist.{room}.questions", Question):
         assert question.id.startswith(f"{room}.")
+        assert [other.id for other in members(f"querist.{room}.questions", Question)].count(question.id) == 1
         assert question.ask.endswith("?")
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from querist.errors import BadOption, RunBusy
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Lock",
-    "decode_key",
     "encode_key",
     "fingerprint",
     "fingerprint_array",
@@ -266,14 +265,3 @@ def encode_key(key: str) -> str:
         check = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         name = f"{name[: _LONGEST - 35].rstrip('%')}%~{check}"
     return name
-
-
-def decode_key(name: str) -> str | None:
-    """The key that `encode_key` was given; None where it was cut.
-
-    >>> decode_key("layer1.0%2Fconv%20weight")
-    'layer1.0/conv weight'
-    """
-    if name == "%":
-        return ""
-    return None if "%~" in name else unquote(name)

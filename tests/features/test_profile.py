@@ -27,7 +27,6 @@ from querist.features.profile import (
     measure,
     net_profile,
     network_gap,
-    relative_excess,
     slope,
     splits,
 )
@@ -361,12 +360,6 @@ class TestStatistics:
         assert concordance(profiles) == pytest.approx(np.median(taus))
         assert concordance(profiles[:1]) is None
         assert concordance([[1, 1, 1], [1, 2, 3]]) == 0
-
-    def test_relative_excess(self):
-        assert relative_excess({"<input>": 2.0, "a": 1.0})["a"] == 0.5
-        check_bad_input([Bad(lambda: relative_excess({"a": 1.0}), ShapeMismatch, ("<input>",))])
-        with pytest.raises(UndefinedMetric):
-            relative_excess({"<input>": 0.0, "a": 1.0})
 
     def test_association(self):
         probe = np.array([[0.5, 0.6, 0.9, 0.7], [0.4, 0.9, 0.8, 0.3]])

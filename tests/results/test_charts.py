@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from querist.errors import InvariantBroken
 from querist.results import charts, traces
 from querist.results.charts import Axes, Mark, Series
 
@@ -183,7 +184,7 @@ def test_a_heat_map_centres_on_its_null_and_takes_logarithms():
     assert data[0]["z"] == [[-2.0, 0.0], [None, 2.0]]
     assert (data[0]["zmin"], data[0]["zmax"]) == (-2.0, 2.0)
     assert data[0]["colorscale"] == [[0.0, "#2e73b8"], [0.75, "#b9bec4"], [1.0, "#c4a586"]]  # a third of the way up
-    with pytest.raises(ValueError, match="2 rows"):
+    with pytest.raises(InvariantBroken, match="2 rows"):
         charts.heat([[1.0]], ["a"], ["c", "d"], Axes("", ""))
 
 

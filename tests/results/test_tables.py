@@ -14,7 +14,7 @@ from querist.errors import InvariantBroken
 from querist.results.figure import Figure
 from querist.results.finding import FINDING_FIELDS, Finding
 from querist.results.layout import Layout, Section
-from querist.results.question import Question, by_id
+from querist.results.question import Question
 from querist.results.table import Column, TableSpec
 
 ALL = TableSpec(
@@ -110,13 +110,6 @@ def test_findings_hold_finite_numbers_and_one_of_three_verdicts():
     assert (finding.estimate, finding.low, finding.high, finding.p) == (2.0, None, None, 0.0)
     with pytest.raises(InvariantBroken, match="maybe"):
         Finding("a", "r.q", None, "", None, None, None, None, "maybe", "So.")
-
-
-def test_a_question_declared_twice_is_a_defect():
-    question = Question("r.q", "?", "", "", "", None)
-    assert by_id([question]) == {"r.q": question}
-    with pytest.raises(InvariantBroken, match=r"r\.q"):
-        by_id([question, question])
 
 
 def test_a_figure_is_its_plain_form():

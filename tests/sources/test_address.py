@@ -101,15 +101,6 @@ def test_options_that_mean_nothing_are_refused():
     assert parse("a.npz?images=x").only(["images"]).option("images") == "x"
 
 
-def test_options_spelled_apart():
-    address = parse("some/file").adding("npz", "images=x,labels=y")
-    assert address == parse("npz:some/file?images=x&labels=y")
-    with pytest.raises(BadOption, match="twice"):
-        address.adding("npz", "images=z")
-    with pytest.raises(BadOption, match="scheme csv"):
-        parse("csv:t").adding("npz", "a=b")
-
-
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)
 
 

@@ -7,6 +7,7 @@ import re
 import pytest
 import torch
 
+from querist.errors import SourceNotFound
 from querist.sources.datasets.registry import locate
 from querist.sources.tensors import open_source
 
@@ -35,7 +36,12 @@ def read(source):
 
 @pytest.mark.parametrize(("name", "count"), [("resnet20-cifar10", 97), ("resnet56-cifar10", 277)])
 def test_resnets(name, count):
-    path = locate(name)
+    try:
+        path = locate(name)
+    except SourceNotFound:
+        if name == "resnet20-cifar10":
+            raise
+        pytest.skip(f"{name} is not here")
     source = read(open_source(path))
     assert len(source) == count
     expected = torch.load(path, weights_only=True, map_location="cpu")["state_dict"]

@@ -35,17 +35,6 @@ Method = Literal[
     "cleanse",
     "two-sample",
 ]
-Repair = Literal[
-    "guard-names",
-    "guard-correlation",
-    "guard-random",
-    "fine-prune",
-    "unlearn",
-    "mask-concepts",
-    "relabel",
-    "drop-rows",
-    "stability",
-]
 DEFAULT_HEADLINE = "size=5,rate=0.01,mode=mix,selector=cat+"
 
 

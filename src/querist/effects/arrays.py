@@ -135,6 +135,6 @@ def _plain(values: Any) -> Any:
     if hasattr(values, "to_numpy") and not isinstance(values, np.ndarray):
         try:
             return values.to_numpy()
-        except Exception:  # Arrow: dictionaries and columns with nulls are not zero-copy
+        except (ValueError, NotImplementedError):  # Arrow: dictionaries and columns with nulls are not zero-copy
             return np.asarray(values.to_pylist(), dtype=object)
     return values

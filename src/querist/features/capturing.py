@@ -108,7 +108,12 @@ def _allowed(max_bytes: int | None) -> int:
 
 
 def _given(data: Data, ids: Sequence[int] | np.ndarray) -> np.ndarray:
-    found = np.unique(np.asarray(ids, dtype=np.int64))
+    given = np.asarray(ids)
+    if given.ndim != 1 or not (given.size and np.issubdtype(given.dtype, np.integer)):
+        raise BadOption(
+            "Rows are named by their whole numbers", value=given.reshape(-1)[:5].tolist(), allowed="ids of the data"
+        )
+    found = np.unique(given.astype(np.int64))
     if len(missing := np.setdiff1d(found, data.ids)):
         raise BadOption(
             f"{len(missing)} ids are not in {data.name}", value=missing[:5].tolist(), allowed=f"{len(data)} ids"

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from querist.errors import InvariantBroken
 from querist.results.traces import (
     DASHES,
     GREY,
@@ -232,7 +233,7 @@ def heat(
     """
     cells = np.array(z, dtype=float)
     if cells.shape != (len(y), len(x)):
-        raise ValueError(f"heat map of shape {cells.shape} with {len(y)} rows and {len(x)} columns of labels")
+        raise InvariantBroken(f"heat map of shape {cells.shape} with {len(y)} rows and {len(x)} columns of labels")
     if log:
         cells = np.log10(np.where(cells > 0, cells, np.nan))
     cells, rows, columns = block_means(cells)

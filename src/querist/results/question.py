@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from querist.errors import InvariantBroken
 from querist.results.finding import Verdict
 
-__all__ = ["Question", "by_id"]
+__all__ = ["Question"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +23,3 @@ class Question:
     null: str
     rule: str
     welcome: Verdict | None = None
-
-
-def by_id(questions: Iterable[Question]) -> Mapping[str, Question]:
-    """Index questions by id; a repeated id is a defect."""
-    index: dict[str, Question] = {}
-    for question in questions:
-        if question.id in index:
-            raise InvariantBroken(f"question {question.id} is declared twice")
-        index[question.id] = question
-    return index

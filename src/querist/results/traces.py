@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from querist.errors import InvariantBroken
+
 __all__ = [
     "CELLS",
     "DASHES",
@@ -96,7 +98,7 @@ def thin(x: ArrayLike, y: ArrayLike, *, limit: int = LIMIT, log: str = "") -> tu
     """
     x, y = np.asarray(x, dtype=float).ravel(), np.asarray(y, dtype=float).ravel()
     if x.size != y.size:
-        raise ValueError(f"a line of {x.size} x and {y.size} y")
+        raise InvariantBroken(f"a line of {x.size} x and {y.size} y")
     if x.size <= limit:
         return x, y
     ok = np.isfinite(x) & np.isfinite(y) & ((x > 0) | ("x" not in log)) & ((y > 0) | ("y" not in log))

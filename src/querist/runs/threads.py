@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["VARIABLES", "for_children", "limited", "machine_threads"]
+__all__ = ["VARIABLES", "environment", "for_children", "limited", "machine_threads"]
 
 VARIABLES = (
     "OMP_NUM_THREADS",
@@ -62,11 +62,10 @@ def limited(threads: int) -> Iterator[None]:
 
 
 @contextmanager
-def for_children(threads: int) -> Iterator[None]:
-    """What a child inherits: threads for the libraries it loads, and Ctrl-C held back until it ignores it."""
-    before = {name: os.environ.get(name) for name in VARIABLES}
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    os.environ.update(dict.fromkeys(VARIABLES, str(threads)))
+def environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    """The environment with these variables; afterwards each has the value it had, or none."""
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         yield
     finally:
@@ -75,6 +74,16 @@ def for_children(threads: int) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def for_children(threads: int) -> Iterator[None]:
+    """What a child inherits: threads for the libraries it loads, and Ctrl-C held back until it ignores it."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with environment(dict.fromkeys(VARIABLES, str(threads))):
+            yield
+    finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, unquote
@@ -137,17 +137,6 @@ class Address:
         if not split and (self.split or self.rows is not None):
             raise BadOption("A part of it cannot be named here", value=str(self), mend="Leave out what follows #")
         return self
-
-    def adding(self, scheme: str, spelled: str) -> Address:
-        """This address with a scheme and options written `a=b,c=d`, as `--npz a=b,c=d` spells them.
-
-        Raises BadOption where the address has another scheme or one of the options already.
-        """
-        if self.scheme not in ("", scheme):
-            raise BadOption(f"The address has the scheme {self.scheme}", value=str(self), mend=f"Leave out --{scheme}")
-        options = (*self.options, *_options(spelled, ",", f"--{scheme} {spelled}"))
-        _distinct(options, str(self))
-        return replace(self, kind="file" if self.kind == "name" else self.kind, scheme=scheme, options=options)
 
 
 def parse(text: str) -> Address:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from querist.errors import BadOption
+from querist.runs.threads import environment
 
 if TYPE_CHECKING:
     import torch
@@ -267,8 +268,7 @@ def _check(device: str, precision: str) -> None:
         raise BadOption("This machine has no such device", value=device, allowed="auto, cpu, cuda, cuda:N, mps")
 
 
-@contextmanager
-def _environment(device: str) -> Iterator[None]:
+def _environment(device: str) -> AbstractContextManager[None]:
     """What Accelerate reads from the environment: a device by name, and threads, which it would otherwise set itself."""
     import torch
 
@@ -280,13 +280,4 @@ def _environment(device: str) -> Iterator[None]:
         wanted |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
     if ":" in device:
         wanted["ACCELERATE_TORCH_DEVICE"] = device
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+    return environment(wanted)

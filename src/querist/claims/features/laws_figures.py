@@ -24,7 +24,7 @@ def _of(tables: Tables, name: str, net: str) -> pl.DataFrame:
 
 def _setting(size: Size) -> Setting:
     said = f"{size['n']} images of each set, sliced W₂, {size['projections']} directions, normalisation iso."
-    return Setting(tuple(size["targets"]), said, 0.05, size["random_nets"])
+    return Setting(tuple(size["targets"]), said, 0.05)
 
 
 def _named(figure: Figure, claim: str, net: str, size: Size) -> Figure:

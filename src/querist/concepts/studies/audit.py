@@ -23,8 +23,6 @@ R = TypeVar("R", bound=Result)
 
 __all__ = ["AuditReport", "AuditStudy", "asked", "audit"]
 
-PER_HEAD = 1e-9
-"""Seconds of one core per row, weight of the head and pass; only to order units by."""
 PER_PICTURE = 5e-4
 """Seconds of one core per picture and pass of a small network."""
 

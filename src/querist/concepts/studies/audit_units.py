@@ -12,6 +12,7 @@ from querist.concepts.configs import AuditConfig
 from querist.concepts.data import ConceptData
 from querist.concepts.studies.opening import Material
 from querist.concepts.studies.plan import Plan
+from querist.concepts.studies.repair_measure import METHODS
 from querist.runs.study import Unit
 
 __all__ = ["CHUNK", "REPAIRS", "carry_out_unit", "units_of"]
@@ -24,17 +25,7 @@ CHUNK = 8
 """Clean retrains of one unit: they are trained as one stack."""
 REPAIRS = {
     "best": ("drop-rows", "mask-concepts", "fine-prune", "unlearn", "guard-names"),
-    "all": (
-        "drop-rows",
-        "relabel",
-        "mask-concepts",
-        "fine-prune",
-        "unlearn",
-        "stability",
-        "guard-names",
-        "guard-correlation",
-        "guard-random",
-    ),
+    "all": METHODS,
 }
 
 

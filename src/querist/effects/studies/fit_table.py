@@ -11,10 +11,9 @@ import pyarrow as pa
 from querist.effects.arrays import arm_codes
 from querist.effects.configs import FitConfig
 from querist.effects.errors import ArmMissing
-from querist.effects.reading import Roles, arm_labels, roles_of
-from querist.effects.studies.people import OPTIONS, Opened, control_label, design_shares
-from querist.errors import BadOption
-from querist.sources.rows import Rows, open_rows
+from querist.effects.reading import Roles, arm_labels
+from querist.effects.studies.people import Opened, control_label, design_shares, open_roles
+from querist.sources.rows import Rows
 
 __all__ = ["Streaming", "looked_at", "open_streaming", "row_count"]
 
@@ -43,21 +42,7 @@ def open_streaming(table: Any, config: FitConfig) -> Streaming:
 
     Raises what `open_rows`, `roles_of`, `control_label`, `arm_codes` raise, ArmMissing, BadOption without an outcome.
     """
-    rows = open_rows(table, options=OPTIONS)
-    roles = roles_of(
-        rows,
-        arm=config.arm,
-        outcomes=config.outcome,
-        feature=config.feature,
-        drop=config.drop,
-        cluster=config.cluster,
-        block=config.block,
-        weight=config.weight,
-    )
-    if not roles.outcomes:
-        raise BadOption(
-            "No outcome is named", allowed="one or more columns", value=rows.origin, mend="Give --outcome NAME:KIND"
-        )
+    rows, roles = open_roles(table, config, need_outcomes=True)
     seen: dict[Any, int] = {}
     start = 0
     for batch in rows.batches([roles.arm]):

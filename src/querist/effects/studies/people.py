@@ -21,7 +21,16 @@ from querist.errors import BadOption
 from querist.sources.rows import Columns, Encoded, Rows, open_rows
 from querist.statistics.arrays import codes as id_codes
 
-__all__ = ["OPTIONS", "Opened", "assembled", "control_label", "design_shares", "open_people", "write_table"]
+__all__ = [
+    "OPTIONS",
+    "Opened",
+    "assembled",
+    "control_label",
+    "design_shares",
+    "open_people",
+    "open_roles",
+    "write_table",
+]
 
 OPTIONS = ("arm", "outcome", "cluster", "block", "weight", "control")
 """What an address may say of its own table."""
@@ -90,9 +99,8 @@ class Opened:
         return None if self.people.cluster is None else id_codes(self.people.cluster, "Clusters")[0]
 
 
-def open_people(table: Any, config: PeopleOptions, *, need_outcomes: bool = False) -> Opened:
-    """Open, read and check. Raises what `open_rows`, `roles_of`, `read_people` and `arm_codes` raise, and BadOption for a design
-    that does not name every arm."""
+def open_roles(table: Any, config: PeopleOptions, *, need_outcomes: bool) -> tuple[Rows, Roles]:
+    """A table and the roles of its columns. Raises what `open_rows` and `roles_of` raise, and BadOption without a needed outcome."""
     rows = open_rows(table, options=OPTIONS)
     roles = roles_of(
         rows,
@@ -108,6 +116,13 @@ def open_people(table: Any, config: PeopleOptions, *, need_outcomes: bool = Fals
         raise BadOption(
             "No outcome is named", allowed="one or more columns", value=rows.origin, mend="Give --outcome NAME:KIND"
         )
+    return rows, roles
+
+
+def open_people(table: Any, config: PeopleOptions, *, need_outcomes: bool = False) -> Opened:
+    """Open, read and check. Raises what `open_rows`, `roles_of`, `read_people` and `arm_codes` raise, and BadOption for a design
+    that does not name every arm."""
+    rows, roles = open_roles(table, config, need_outcomes=need_outcomes)
     people = read_people(rows, roles, positive=config.positive, drop_missing_arm=config.drop_missing_arm)
     control = control_label(config.control or rows.options.get("control"), people.arm, roles)
     labels, codes = arm_codes(people.arm, control)

@@ -28,7 +28,6 @@ class Setting:
     targets: tuple[str, ...]
     said: str
     level: float
-    n_nets: int
 
 
 def figure_name(view: str, target: str, targets: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from querist.errors import InvariantBroken
 from querist.features.freezing._rows import Held, Room, as_inputs
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class Prefix:
             return _leaves(reached.value)
         finally:
             handle.remove()
-        raise AssertionError("block k was not reached")
+        raise InvariantBroken(f"the frozen blocks end at {self.paths[-1]}, which this batch did not reach")
 
 
 class _Reached(BaseException):

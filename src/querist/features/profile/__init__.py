@@ -21,7 +21,7 @@ from querist.features.profile._matrix import LayerMatrix, layer_matrix
 from querist.features.profile._measures import DISTANCES, Measure, measure
 from querist.features.profile._network import NetworkGap, network_gap
 from querist.features.profile._splits import LEAST, Split, arm_size, splits
-from querist.features.profile._statistics import Association, association, change, concordance, relative_excess, slope
+from querist.features.profile._statistics import Association, association, change, concordance, slope
 from querist.features.profile._untested import Untested, untested, untested_move
 
 __all__ = [
@@ -53,7 +53,6 @@ __all__ = [
     "measure",
     "net_profile",
     "network_gap",
-    "relative_excess",
     "slope",
     "splits",
     "untested",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -10,13 +10,13 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from querist.errors import ShapeMismatch, TooFewRows, UndefinedMetric
+from querist.errors import TooFewRows, UndefinedMetric
 from querist.features.arrays import rows
 from querist.features.errors import DimensionMismatch
 from querist.statistics import kendall, mean_interval
 from querist.statistics.arrays import finite, same_length
 
-__all__ = ["LEAST_LAYERS", "Association", "association", "change", "concordance", "relative_excess", "slope"]
+__all__ = ["LEAST_LAYERS", "Association", "association", "change", "concordance", "slope"]
 
 LEAST_LAYERS = 4
 """A slope through fewer layers says nothing."""
@@ -61,18 +61,6 @@ def concordance(profiles: Sequence[ArrayLike]) -> float | None:
         except UndefinedMetric:
             taus.append(0.0)
     return float(np.median(taus)) if taus else None
-
-
-def relative_excess(excess: Mapping[str, float], base: str = "<input>") -> dict[str, float]:
-    """r_l = excess_l / excess_<input>, what of the gap at the input is left. Raises ShapeMismatch without that layer,
-    UndefinedMetric where it has no excess."""
-    if base not in excess:
-        raise ShapeMismatch(
-            "There is no such layer", value=base, allowed=", ".join(excess), mend="Capture the input too"
-        )
-    if not excess[base] > 0:
-        raise UndefinedMetric(f"There is no gap at {base} that could contract")
-    return {name: value / excess[base] for name, value in excess.items()}
 
 
 @dataclass(frozen=True, slots=True)

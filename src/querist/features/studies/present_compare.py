@@ -32,8 +32,7 @@ def draw(config: CompareConfig, tables: Tables, captures: Mapping[Key, Capture],
         name: frame.filter(pl.col("repeat") == 0) if "repeat" in frame.columns else frame
         for name, frame in tables.items()
     }
-    nets = first["evolution"].filter(pl.col("model").str.starts_with("random-"))["model"].n_unique()
-    return list(compare_figures(first, Setting(config.target, _said(config, tables), config.level, nets)))
+    return list(compare_figures(first, Setting(config.target, _said(config, tables), config.level)))
 
 
 def _said(config: CompareConfig, tables: Tables) -> str:

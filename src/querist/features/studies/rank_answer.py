@@ -23,8 +23,6 @@ from querist.runs.study import Answer
 __all__ = ["BASELINE_ORDER", "answer"]
 
 BASELINE_ORDER = ("constant", "depth", "parameters", "width", "source-accuracy", "probe", "w")
-MODEL_WIDE = (*CLASS_SCORES, "parameters", "source-accuracy")
-"""Scores and baselines that a network has one of: each of its layers is given it where layers are compared."""
 Rows = list[dict[str, Any]]
 
 

@@ -110,7 +110,7 @@ class Ray:
         try:
             ray.init(log_to_driver=False, logging_level="ERROR", **options)
         except Exception as error:
-            told = str(error).strip().splitlines()[0].rstrip(".")
+            told = (str(error).strip() or "no reason given").splitlines()[0].rstrip(".")
             raise BadOption(
                 "The Ray cluster cannot be used",
                 value=f"{self.name}: {type(error).__name__}: {told}",

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int, UInt8
 from querist.errors import BadOption
 from querist.statistics import stream
 
-__all__ = ["clusters", "digits", "gaussian_pair", "tiny_images"]
+__all__ = ["clusters", "digits", "tiny_images"]
 
 
 def digits() -> tuple[UInt8[np.ndarray, "n 8 8 1"], Int[np.ndarray, "n"]]:
@@ -47,14 +47,6 @@ def tiny_images(
     ink, paper = rng.uniform(120, 255, (n, 1, 1, channels)), rng.uniform(0, 110, (n, 1, 1, channels))
     picture = np.where(shapes[..., None], ink, paper) + rng.normal(0, 8, (n, size, size, channels))
     return np.clip(np.rint(picture), 0, 255).astype(np.uint8), labels.astype(np.int64)
-
-
-def gaussian_pair(
-    n: int, d: int, *, shift: float = 0.0, scale: float = 1.0, seed: int = 0
-) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n d"]]:
-    """n rows of N(0, I_d) and n of N(shift, scale² I_d): their W_2² is d (shift² + (scale - 1)²)."""
-    rng = stream(seed, "gaussian-pair", n, d)
-    return rng.standard_normal((n, d)), shift + scale * rng.standard_normal((n, d))
 
 
 def clusters(

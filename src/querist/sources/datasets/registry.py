@@ -54,9 +54,6 @@ class DataSet:
 
 
 _RESNET_URL = "https://github.com/akamaster/pytorch_resnet_cifar10/raw/d5489e8995e81e91ce6b1d69dcc98ad579b0b153/pretrained_models/"
-_FASHION_URL = (
-    "https://github.com/zalandoresearch/fashion-mnist/raw/b2617bb6d3ffa2e429640350f613e3291e10b141/data/fashion/"
-)
 _CUB = "non-commercial research and teaching only (Caltech-UCSD Birds-200-2011; cite Wah et al. 2011)"
 _MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 

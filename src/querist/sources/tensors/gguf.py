@@ -68,7 +68,6 @@ _NAMES = dict(
 """Names of the format's element types by their numbers, for the reasons of those that are passed over."""
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
-LONGEST_NAME = 1 << 16
 KEPT = 4096
 """Characters of a text of the metadata that are kept: chat templates are longer and of no use here."""
 

@@ -148,15 +148,7 @@ def _bulk_and_spikes(
         return
     row |= {"sigma_mp": fit.sigma_mp, "lambda_plus": fit.lambda_plus, "edge": fit.tw99}
     test = spike_test(W, evals, replicas=0, rank_replicas=MANY, seed=seed, layer=layer, fit=fit)
-    row |= {
-        "n_spikes": test.n_spikes,
-        "n_spikes_tw": test.n_spikes_tw,
-        "n_spikes_low": test.n_low,
-        "n_spikes_high": test.n_high,
-        "spike_edge": test.edge,
-        "spike_p": test.p,
-        "spike_p_rank": test.p_rank,
-    }
+    row |= test.columns()
     for null, draws in test.draws.items():
         out.copies += [{"null": null, "replica": i, "lambda_max": float(value)} for i, value in enumerate(draws)]
     _spikes(out, evals, test, fit, level)

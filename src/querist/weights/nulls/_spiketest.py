@@ -59,6 +59,18 @@ class SpikeTest:
     reason: str
     rounds: tuple[Round, ...] = field(default=())
 
+    def columns(self) -> dict[str, float | int | None]:
+        """What tables of layers say of the test, by column."""
+        return {
+            "n_spikes": self.n_spikes,
+            "n_spikes_tw": self.n_spikes_tw,
+            "n_spikes_low": self.n_low,
+            "n_spikes_high": self.n_high,
+            "spike_edge": self.edge,
+            "spike_p": self.p,
+            "spike_p_rank": self.p_rank,
+        }
+
     @property
     def p_family(self) -> float | None:
         """p for Benjamini-Hochberg over layers: 1 for a screened layer, which stays in the family."""

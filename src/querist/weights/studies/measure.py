@@ -227,15 +227,7 @@ def _against_nulls(
         independent=matrix.independent,
     )
     row = measured.row
-    row |= {
-        "n_spikes": test.n_spikes,
-        "n_spikes_tw": test.n_spikes_tw,
-        "n_spikes_low": test.n_low,
-        "n_spikes_high": test.n_high,
-        "spike_edge": test.edge,
-        "spike_p": test.p,
-        "spike_p_rank": test.p_rank,
-    }
+    row |= test.columns()
     flipped = [fit.bulk_ks for fit in test.fits.get("signflip", ())]
     if len(flipped) > 1:
         row["bulk_p_copies"] = beyond_copies(bulk.bulk_ks, flipped, bulk.ks_sd)
