@@ -29,13 +29,21 @@ class Ledger:
     @classmethod
     def read(cls, order: Sequence[str], *, afresh: bool, path: Path = PATH) -> Ledger:
         """The ledger of earlier families, or an empty one."""
-        kept: dict[str, dict[str, Any]] = {}
-        if not afresh and path.exists():
-            kept = json.loads(path.read_text())["families"]
-        return cls(order, {name: kept[name] for name in order if name in kept}, path)
+        if afresh:
+            path.unlink(missing_ok=True)
+        ledger = cls(order, {}, path)
+        ledger._look()
+        return ledger
+
+    def _look(self) -> None:
+        """Take over what the file says: another run may have written to it since."""
+        if self.path.exists():
+            kept = json.loads(self.path.read_text())["families"]
+            self.families |= {name: kept[name] for name in self.order if name in kept}
 
     def add(self, family: str, lines: Sequence[Ratio], failed: str = "") -> None:
         """Keep a family's lines, and write all that is known."""
+        self._look()
         self.families[family] = {
             "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
             "failed": failed,
