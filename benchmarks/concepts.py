@@ -143,9 +143,8 @@ def signatures(data: ConceptData) -> Iterator[Ratio]:
     yield cost(what, times, name, 1)
 
 
-def ratios() -> Iterator[Ratio]:
-    """Ratios on one thread, after the picks have been found equal."""
-    data = table()
+def counts(data: ConceptData) -> Iterator[Ratio]:
+    """CAT+ of one target and of all, after the picks have been found equal."""
     found = cat_plus(data, 0, 3, tie_break="index")
     rows, labels = data.concepts.tolist(), data.codes.tolist()
     assert literal(rows, labels, 0, 3) == list(zip(found.trigger.index, found.trigger.values, strict=True))
@@ -179,6 +178,10 @@ def ratios() -> Iterator[Ratio]:
     yield budget("the same: MB beyond the table", tracemalloc.get_traced_memory()[1] / 1e6, 500, "MB")
     tracemalloc.stop()
 
+
+def audits(data: ConceptData) -> Iterator[Ratio]:
+    """Detectors of a table that need one pass."""
+    one = np.ones((1, data.n), dtype=np.float32)
     member = np.eye(data.n_classes, dtype=np.float32)[data.codes]
     times = seconds(
         {
@@ -201,8 +204,10 @@ def ratios() -> Iterator[Ratio]:
         }
     )
     yield cost("two-sample AUC: 999 permutations over one", times, "one permutation", 10)
-    yield from signatures(data)
-    yield from inversion(data)
+
+
+def stacked(data: ConceptData) -> Iterator[Ratio]:
+    """Heads trained side by side."""
     part = data.subset(np.arange(0, data.n, 3)).changed(split=None)
     options = {"head": "mlp:64", "seed": 0, "epochs": 2}
     times = seconds(
@@ -213,3 +218,10 @@ def ratios() -> Iterator[Ratio]:
         rounds=1,
     )
     yield cost("32 heads stacked, on a CPU: over one by one", times, "one by one", 1)
+
+
+def ratios() -> Iterator[Ratio]:
+    """Counts, audits, signatures, inversion, stacks, all of one table."""
+    data = table()
+    for part in (counts, audits, signatures, inversion, stacked):
+        yield from part(data)

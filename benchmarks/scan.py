@@ -62,7 +62,7 @@ def against_floor(
             "one": lambda: scan(state, **ONE_SHUFFLE, **options),
         }
     )
-    all_nulls = seconds({LIMIT: lambda: limit(state), "all": lambda: scan(state, **options)}, rounds=2)
+    all_nulls = seconds({LIMIT: lambda: limit(state), "all": lambda: scan(state, **options)}, rounds=1)
     yield cost(f"{name}: plain scan over floor", times, LIMIT, targets[0], ours="plain")
     yield cost(f"{name}: one shuffled copy over floor", times, LIMIT, targets[1], ours="one")
     yield cost(f"{name}: all default nulls over floor", all_nulls, LIMIT, targets[2], ours="all")
