@@ -108,7 +108,7 @@ def inversion(data: ConceptData) -> Iterator[Ratio]:
     begun = time.process_time()
     found = invert_discrete(head, data)
     spent = time.process_time() - begun
-    yield budget("discrete inversion of 200 classes, 98-512-200: seconds", spent, 60)
+    yield budget("discrete inversion of 200 classes, 98-512-200: over a minute", spent, 60)
     some = (int(found.norm.argmin()), int(found.norm.argmax()))
     begun = time.process_time()
     sizes = [exhaustive(head, data, code) for code in some]
@@ -172,10 +172,10 @@ def counts(data: ConceptData) -> Iterator[Ratio]:
     times["plain products"] = len(prefixes) * times["product"] * 20 + 20 * times["pass"]
     what = f"CAT+ of all targets, 20 concepts, {len(prefixes)} prefixes: over plain products"
     yield cost(what, times, "plain products", 4)
-    yield budget("CAT+ of all targets, 20 concepts, with the filter: seconds", times["filter"], 5)
+    yield budget("CAT+ of all targets, 20 concepts, with the filter: over 5 s", times["filter"], 5)
     tracemalloc.start()
     cat_plus_all(data, 20)
-    yield budget("the same: MB beyond the table", tracemalloc.get_traced_memory()[1] / 1e6, 500, "MB")
+    yield budget("the same: memory beyond the table, over 500 MB", tracemalloc.get_traced_memory()[1] / 1e6, 500, "MB")
     tracemalloc.stop()
 
 

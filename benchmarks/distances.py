@@ -101,7 +101,7 @@ def permutations() -> Iterator[Ratio]:
     assert abs(made.power(np.arange(IMAGES), np.arange(IMAGES, 2 * IMAGES)) - whole) <= EQUAL * whole
     times = seconds({"ours": ours, "sorts": floor}, rounds=5)
     yield cost("199 permutations, 500 lines, 2 x 2,000: ours over sorts", times, "sorts", 1.4)
-    yield budget("199 permutations, 500 lines, 2 x 2,000: seconds of a layer", times["ours"], 15)
+    yield budget("199 permutations, 500 lines, 2 x 2,000: a layer over 15 s", times["ours"], 15)
 
 
 def gaussian(X: np.ndarray, Y: np.ndarray) -> Iterator[Ratio]:

@@ -100,14 +100,14 @@ def weightwatcher(arrays: Mapping[str, np.ndarray], options: Mapping[str, Any]) 
 
         return f"weightwatcher {ww.__version__}", {"fit": fit}
     network = torch.nn.Sequential()
-    for name, weight in arrays.items():
+    for number, weight in enumerate(arrays.values()):
         if weight.ndim == 2:
             layer: torch.nn.Module = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False)
         else:
             layer = torch.nn.Conv2d(weight.shape[1], weight.shape[0], weight.shape[2:], bias=False)
         with torch.no_grad():
             layer.weight.copy_(torch.from_numpy(weight))
-        network.add_module(name.replace(".", "_"), layer)
+        network.add_module(f"layer{number}", layer)
 
     def analyze(**more: Any) -> list[float]:
         details = ww.WeightWatcher(model=network).analyze(plot=False, min_evals=8, **more)
@@ -165,7 +165,11 @@ def main() -> None:
     for line in sys.stdin:
         gc.collect()
         begun = time.process_time()
-        found = contenders[line.strip()]()
+        try:
+            found = contenders[line.strip()]()
+        except Exception as error:
+            say({"failed": f"{type(error).__name__}: {error}".splitlines()[0]})
+            raise
         spent = time.process_time() - begun
         say({"seconds": spent, "numbers": np.asarray(found, dtype=float).ravel().tolist()})
 

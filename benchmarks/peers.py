@@ -58,7 +58,10 @@ class Peer:
         assert process.stdout is not None
         process.stdin.write(name + "\n")
         process.stdin.flush()
-        return json.loads(process.stdout.readline())
+        answer = json.loads(process.stdout.readline() or '{"failed": "its process ended"}')
+        if "failed" in answer:
+            raise RuntimeError(f"{self.version}, {name}: {answer['failed']}")
+        return answer
 
 
 @contextmanager

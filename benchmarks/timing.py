@@ -69,19 +69,15 @@ def budget(what: str, ours: float, most: float, unit: str = "s") -> Ratio:
     return Ratio(what, ours / most, 1, True, ours, most, "its budget", unit)
 
 
-def seconds(contenders: Mapping[str, Callable[[], object]], rounds: int = 5, *, wall: bool = False) -> dict[str, float]:
-    """Median seconds of each contender over rounds by turns, after one round that is not counted.
-
-    wall: of the wall clock, for what waits for other processes or for a disk.
-    """
-    clock = time.perf_counter if wall else time.process_time
+def seconds(contenders: Mapping[str, Callable[[], object]], rounds: int = 5) -> dict[str, float]:
+    """Median CPU seconds of each contender over rounds by turns, after one round that is not counted."""
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(rounds + 1):
         for name, run in contenders.items():
             gc.collect()
-            begun = clock()
+            begun = time.process_time()
             found = run()
-            spent = float(found) if isinstance(found, Reported) else clock() - begun
+            spent = float(found) if isinstance(found, Reported) else time.process_time() - begun
             if number:
                 times[name].append(spent)
     return {name: median(values) for name, values in times.items()}
