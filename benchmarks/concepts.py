@@ -1,4 +1,6 @@
-"""The counts behind CAT+ against the nested loop as written down, and one-pass audits against plain products; CUB or its shape."""
+"""The counts behind CAT+ against the nested loop as written down, one-pass audits against plain products, inversion against a search
+that scores every literal, and spectral signatures against those of the Adversarial Robustness Toolbox; CUB or its shape.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.timing import Ratio, seconds
+from benchmarks.peers import peer
+from benchmarks.timing import Ratio, budget, cost, gain, seconds
 from querist.concepts import (
     ConceptData,
     Trigger,
@@ -24,10 +27,13 @@ from querist.concepts import (
     invert_discrete,
     pattern_excess,
     poison,
+    spectral_signature,
 )
 from querist.concepts.readers import registered
 from querist.errors import SourceNotFound
 from querist.statistics import stream, two_sample_auc
+
+SEARCH = "scoring every literal"
 
 
 def table() -> ConceptData:
@@ -38,7 +44,7 @@ def table() -> ConceptData:
         rng = stream(0, "benchmarks", "concepts")
         templates = rng.random((200, 98)) * 0.5
         labels = np.arange(5994) % 200
-        return ConceptData((rng.random((5994, 98)) < templates[labels]).astype(float), labels)
+        return ConceptData((rng.random((5994, 98)) < templates[labels]).astype(np.float32), labels)
 
 
 def literal(rows: list[list[float]], labels: list[int], target: int, size: int) -> list[tuple[int, int]]:
@@ -102,31 +108,49 @@ def inversion(data: ConceptData) -> Iterator[Ratio]:
     begun = time.process_time()
     found = invert_discrete(head, data)
     spent = time.process_time() - begun
-    yield Ratio("discrete inversion of 200 classes, 98-512-200: seconds", spent, 60)
+    yield budget("discrete inversion of 200 classes, 98-512-200: over a minute", spent, 60)
     some = (int(found.norm.argmin()), int(found.norm.argmax()))
     begun = time.process_time()
     sizes = [exhaustive(head, data, code) for code in some]
-    slow = (time.process_time() - begun) / len(some)
+    times = {SEARCH: (time.process_time() - begun) / len(some)}
     begun = time.process_time()
     fast = invert_discrete(head, data, classes=[data.classes[code] for code in some])
-    quick = (time.process_time() - begun) / len(some)
-    yield Ratio("discrete inversion: scoring every literal over the shortlist", slow / quick, 20, most=False)
-    yield Ratio("discrete inversion: concepts more than scoring every literal finds", float(max(fast.size - sizes)), 1)
+    times["ours"] = (time.process_time() - begun) / len(some)
+    yield gain("discrete inversion of a class: scoring every literal over the shortlist", times, SEARCH, 20)
+    extra, size = float(max(fast.size - sizes)), float(max(fast.size))
+    what = "discrete inversion: concepts more than scoring every literal finds"
+    yield Ratio(what, extra, 1, True, size, size - extra, SEARCH, "concepts")
 
 
-def ratios() -> Iterator[Ratio]:
-    """Ratios on one thread, after the picks have been found equal."""
-    data = table()
+def signatures(data: ConceptData) -> Iterator[Ratio]:
+    """Both on the same 512 activations of each row, class by class; their order within a class is compared first."""
+    drawn = stream(0, "benchmarks", "activations")
+    h = np.maximum(data.concepts @ drawn.standard_normal((data.k, 512), dtype=np.float32), 0).astype(np.float64)
+    name = "Adversarial Robustness Toolbox"
+    what = "spectral signatures of 512 activations: over the Toolbox's"
+    with peer("spectral_signature", {"activations": h, "codes": data.codes}) as toolbox:
+        if not toolbox:
+            yield Ratio(what, None, 1, named=name, absent=toolbox.absent)
+            return
+        theirs, ours = toolbox.numbers("scores"), spectral_signature(h, data.codes)
+        # The Toolbox takes |u·h| of rows that are not centred, we (u·(h − mean))²: their square less ours is 2c·projection + c².
+        for code in range(data.n_classes):
+            rows = np.flatnonzero(data.codes == code)
+            at, square = ours.projection[rows], theirs[rows] ** 2
+            slope, level = np.polyfit(at, square - at**2, 1)
+            assert np.allclose(at**2 + slope * at + level, square, rtol=1e-6), f"class {code}: other directions"
+        times = seconds({"ours": lambda: spectral_signature(h, data.codes), name: toolbox.timed("scores")}, rounds=2)
+    yield cost(what, times, name, 1)
+
+
+def counts(data: ConceptData) -> Iterator[Ratio]:
+    """CAT+ of one target and of all, after the picks have been found equal."""
     found = cat_plus(data, 0, 3, tie_break="index")
     rows, labels = data.concepts.tolist(), data.codes.tolist()
-    slow = np.inf  # the faster of two: a pause of the machine does not count for the kernel
-    for _ in range(2):
-        begun = time.perf_counter()
-        picks = literal(rows, labels, 0, 3)
-        slow = min(slow, time.perf_counter() - begun)
-    assert picks == list(zip(found.trigger.index, found.trigger.values, strict=True))
-    fast = seconds({"kernel": lambda: cat_plus(data, 0, 3, tie_break="index")}, rounds=25)["kernel"]
-    yield Ratio("CAT+ of one target, 3 concepts: nested loop over kernel", slow / fast, 200, most=False)
+    assert literal(rows, labels, 0, 3) == list(zip(found.trigger.index, found.trigger.values, strict=True))
+    times = seconds({"nested loop": lambda: literal(rows, labels, 0, 3)}, rounds=2)
+    times |= seconds({"ours": lambda: cat_plus(data, 0, 3, tie_break="index")}, rounds=25)
+    yield gain("CAT+ of one target, 3 concepts: nested loop over kernel", times, "nested loop", 200)
 
     every = cat_plus_all(data, 20, tie_break="index")
     prefixes = {
@@ -138,54 +162,66 @@ def ratios() -> Iterator[Ratio]:
     one = np.ones((1, data.n), dtype=np.float32)
     times = seconds(
         {
-            "all": lambda: cat_plus_all(data, 20, tie_break="index"),
+            "ours": lambda: cat_plus_all(data, 20, tie_break="index"),
             "filter": lambda: cat_plus_all(data, 20),
             "product": lambda: one @ data.concepts,
             "pass": lambda: data.concepts.sum(),
         },
         rounds=3,
     )
-    plain = len(prefixes) * times["product"] * 20 + 20 * times["pass"]
-    yield Ratio(
-        f"CAT+ of all targets, 20 concepts, {len(prefixes)} prefixes: over plain products", times["all"] / plain, 4
-    )
-    yield Ratio("CAT+ of all targets, 20 concepts, with the filter: seconds", times["filter"], 5)
+    times["plain products"] = len(prefixes) * times["product"] * 20 + 20 * times["pass"]
+    what = f"CAT+ of all targets, 20 concepts, {len(prefixes)} prefixes: over plain products"
+    yield cost(what, times, "plain products", 4)
+    yield budget("CAT+ of all targets, 20 concepts, with the filter: over 5 s", times["filter"], 5)
     tracemalloc.start()
     cat_plus_all(data, 20)
-    yield Ratio("the same: MB beyond the table", tracemalloc.get_traced_memory()[1] / 1e6, 500)
+    yield budget("the same: memory beyond the table, over 500 MB", tracemalloc.get_traced_memory()[1] / 1e6, 500, "MB")
     tracemalloc.stop()
 
+
+def audits(data: ConceptData) -> Iterator[Ratio]:
+    """Detectors of a table that need one pass."""
+    one = np.ones((1, data.n), dtype=np.float32)
     member = np.eye(data.n_classes, dtype=np.float32)[data.codes]
     times = seconds(
         {
             "association": lambda: association(data),
             "pattern": lambda: pattern_excess(data),
-            "product": lambda: member.T @ data.concepts,
-            "row": lambda: one @ data.concepts,
+            "product of memberships": lambda: member.T @ data.concepts,
+            "products of a row": lambda: one @ data.concepts,
         }
     )
-    yield Ratio(
-        "association of every class: over one product of memberships", times["association"] / times["product"], 3
-    )
-    yield Ratio(
-        "pattern excess, 5 steps: over 5 products a class", times["pattern"] / (5 * data.n_classes * times["row"]), 2
-    )
+    what = "association of every class: over one product of memberships"
+    yield cost(what, times, "product of memberships", 3, ours="association")
+    times["products of a row"] *= 5 * data.n_classes
+    what = "pattern excess, 5 steps: over 5 products a class"
+    yield cost(what, times, "products of a row", 2, ours="pattern")
     a, b = data.concepts[data.codes < 10], data.concepts[(data.codes >= 10) & (data.codes < 20)]
     times = seconds(
         {
-            "many": lambda: two_sample_auc(a, b, permutations=999),
-            "one": lambda: two_sample_auc(a, b, permutations=1),
+            "ours": lambda: two_sample_auc(a, b, permutations=999),
+            "one permutation": lambda: two_sample_auc(a, b, permutations=1),
         }
     )
-    yield Ratio("two-sample AUC: 999 permutations over one", times["many"] / times["one"], 10)
-    yield from inversion(data)
+    yield cost("two-sample AUC: 999 permutations over one", times, "one permutation", 10)
+
+
+def stacked(data: ConceptData) -> Iterator[Ratio]:
+    """Heads trained side by side."""
     part = data.subset(np.arange(0, data.n, 3)).changed(split=None)
     options = {"head": "mlp:64", "seed": 0, "epochs": 2}
     times = seconds(
         {
-            "stack": lambda: fit_heads([part] * 32, **options),
-            "serial": lambda: [fit_head(part, **options) for _ in range(32)],
+            "ours": lambda: fit_heads([part] * 32, **options),
+            "one by one": lambda: [fit_head(part, **options) for _ in range(32)],
         },
         rounds=1,
     )
-    yield Ratio("32 heads stacked, on a CPU: over one by one", times["stack"] / times["serial"], 1)
+    yield cost("32 heads stacked, on a CPU: over one by one", times, "one by one", 1)
+
+
+def ratios() -> Iterator[Ratio]:
+    """Counts, audits, signatures, inversion, stacks, all of one table."""
+    data = table()
+    for part in (counts, audits, signatures, inversion, stacked):
+        yield from part(data)

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from benchmarks.timing import Ratio, seconds
+from benchmarks.timing import Ratio, cost, seconds
 from querist.features.freezing import Held, Plan, find_blocks, initial, train_cell, with_head
 from querist.sources.models import build_module
 from querist.statistics import stream
@@ -43,9 +43,9 @@ def ratios() -> Iterator[Ratio]:
         assert one.loss is not None
         assert other.loss is not None
         assert abs(one.loss - other.loss) <= 1e-6 * abs(other.loss)
-        times = seconds({"kept": lambda: trained(True), "again": lambda: trained(False)}, rounds=3)
+        times = seconds({"ours": lambda: trained(True), "prefix run again": lambda: trained(False)}, rounds=3)
         what = f"ResNet20, {k} of {blocks.count} blocks frozen, {EPOCHS} epochs: kept prefix over none"
-        yield Ratio(what, times["kept"] / times["again"], target)
+        yield cost(what, times, "prefix run again", target)
 
 
 def held(name: str, n: int) -> Held:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.timing import Ratio
+from benchmarks.timing import Ratio, budget
 from querist.statistics import stream
 
 MATRICES, ROWS, SIDE, SHARDS = 20, 52_428, 1024, 4
@@ -81,12 +81,13 @@ def ratios() -> Iterator[Ratio]:
         killed = kill_halfway(path, folder / "run-whole")
         full = scanned(path, folder / "run-whole")
         fresh = scanned(path, folder / "run-fresh")
-        yield Ratio("4 GiB sharded: peak extra resident memory over its bound", fresh["extra"] / BOUND, 1.0)
-        yield Ratio("4 GiB over 1 GiB: peak extra resident memory", fresh["extra"] / max(quarter["extra"], 1), 1.1)
-        yield Ratio(
-            "4 GiB sharded: layers after a kill and --resume, of 20", full["layers"] / MATRICES, 1.0, most=False
-        )
-        yield Ratio("4 GiB sharded: units kept at the kill", killed, 1.0, most=False)
+        extra, lesser = fresh["extra"] / 1e6, max(quarter["extra"], 1) / 1e6
+        yield budget("4 GiB sharded: peak extra resident memory over its bound", extra, BOUND / 1e6, "MB")
+        what = "4 GiB over 1 GiB: peak extra resident memory"
+        yield Ratio(what, extra / lesser, 1.1, True, extra, lesser, "1 GiB of the same", "MB")
+        what = "4 GiB sharded: layers after a kill and --resume, of 20"
+        yield Ratio(what, full["layers"] / MATRICES, 1.0, False, full["layers"], MATRICES, "all layers", "")
+        yield Ratio("4 GiB sharded: units kept at the kill", killed, 1.0, False, killed, 1, "one unit", "")
 
 
 def scanned(path: Path, out: Path) -> dict[str, float]:

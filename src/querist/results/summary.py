@@ -66,21 +66,27 @@ def envelope(
     return plain(values)
 
 
-def plain(value: Any, at: str = "") -> Any:
+def plain(value: Any, at: Any = None) -> Any:
     """A value as plain JSON values: NaN and infinity become None, numpy's numbers and arrays lists and numbers.
 
-    Frames become lists of rows, paths and times text. Raises InvariantBroken, with the place, for anything else.
+    Frames become lists of rows, paths and times text. Raises InvariantBroken, with the place, for anything else. `at` is the place,
+    (the place around it, key), so that it costs nothing before it is told: a summary has thousands of values.
     """
-    if value is None or isinstance(value, str | bool):
-        return value if value is None or isinstance(value, bool) else str.__str__(value)
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else None
+    if isinstance(value, str):
+        return str.__str__(value)
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {_name(key, at): plain(item, f"{at}.{key}") for key, item in value.items()}
+        return {_name(key, at): plain(item, (at, key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item, f"{at}[{number}]") for number, item in enumerate(value)]
+        return [plain(item, (at, number)) for number, item in enumerate(value)]
     if isinstance(value, PurePath):
         return str(value)
     if isinstance(value, date | datetime):
@@ -89,12 +95,24 @@ def plain(value: Any, at: str = "") -> Any:
         return plain(value.tolist(), at)
     if hasattr(value, "to_dicts"):
         return plain(value.to_dicts(), at)
-    raise InvariantBroken(f"{at.lstrip('.') or 'a value'} is a {type(value).__name__}, which JSON does not hold")
+    raise InvariantBroken(f"{_place(at) or 'a value'} is a {kind.__name__}, which JSON does not hold")
 
 
-def _name(key: Any, at: str) -> str:
+_AS_THEY_ARE = frozenset({type(None), bool, int, str})
+
+
+def _name(key: Any, at: Any) -> str:
     if isinstance(key, str):
         return key
     if isinstance(key, bool | int | float):
         return str(key)
-    raise InvariantBroken(f"{at.lstrip('.') or 'a mapping'} has a key that is a {type(key).__name__}")
+    raise InvariantBroken(f"{_place(at) or 'a mapping'} has a key that is a {type(key).__name__}")
+
+
+def _place(at: Any) -> str:
+    """layers[0].x of (((None, "layers"), 0), "x")."""
+    told: list[str] = []
+    while at is not None:
+        at, key = at
+        told.append(f"[{key}]" if type(key) is int else f".{key}")
+    return "".join(reversed(told)).lstrip(".")

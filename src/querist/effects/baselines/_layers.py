@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import nn
 from torch.nn import functional
 
@@ -89,6 +89,11 @@ class Stacked(nn.Module):
             x = x.expand(len(self.weight), *x.shape)
         return torch.baddbmm(self.bias, x, self.weight)
 
+    def each(self, parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Layer g on rows of its own, part g [n_g, in]."""
+        layers = zip(parts, self.bias.unbind(0), self.weight.unbind(0), strict=True)
+        return [torch.addmm(bias, x, weight) for x, bias, weight in layers]
+
 
 class Tower(nn.Module):
     """G stacks of layers at once, ELU between them and, unless `last`, after them."""
@@ -96,15 +101,30 @@ class Tower(nn.Module):
     def __init__(self, groups: int, *widths: int, last: bool = False):
         super().__init__()
         self.layers = nn.ModuleList(Stacked(groups, a, b) for a, b in pairwise(widths))
-        self.last = last
+        self.groups, self.last = groups, last
 
     def forward(self, x: torch.Tensor) -> Float[torch.Tensor, "G n out"]:
         """See `Stacked`."""
         for number, layer in enumerate(self.layers):
             x = layer(x)
-            if not (self.last and number == len(self.layers) - 1):
+            if not self._ends(number):
                 x = functional.elu(x)
         return x
+
+    def own(self, x: Float[torch.Tensor, "n in"], group: Int[torch.Tensor, "n"]) -> Float[torch.Tensor, "n out"]:
+        """Each row through the stack of its group alone: what training looks at, for the price of one stack."""
+        placed = torch.argsort(group, stable=True)
+        sizes = torch.bincount(group, minlength=self.groups).tolist()
+        parts: Sequence[torch.Tensor] = x.index_select(0, placed).split(sizes)
+        for number, layer in enumerate(self.layers):
+            parts = layer.each(parts)  # pyright: ignore[reportCallIssue]
+            if not self._ends(number):
+                parts = [functional.elu(part) for part in parts]
+        return torch.cat(list(parts))[torch.argsort(placed)]
+
+    def _ends(self, number: int) -> bool:
+        """Whether a layer's values are the tower's, without ELU."""
+        return self.last and number == len(self.layers) - 1
 
 
 class Mix(nn.Module):

@@ -37,6 +37,10 @@ class _Heads(Net):
     def latents(self, known: torch.Tensor) -> torch.Tensor:
         return self.heads(known).transpose(0, 1)
 
+    def own(self, known: torch.Tensor, arm: torch.Tensor) -> torch.Tensor:
+        """Latents [n, L] under the arm that each row got; other heads are not run."""
+        return self.heads.own(known, arm)
+
 
 class _Dragon(_Heads):
     def __init__(self, shape: Shape):
@@ -53,6 +57,13 @@ class TARNet(Networks):
 
     def _net(self, shape: Shape) -> Net:
         return _Heads(shape)
+
+    def _observed(self, links: Links, names: Sequence[str]) -> Observed | None:
+        def observed(net: Any, batch: Any) -> Any:
+            known = net.represent(batch["numbers"], batch["missing"], batch["codes"])
+            return net.own(known, batch["arm"]), {}
+
+        return observed
 
 
 class CFRNet(TARNet):
@@ -78,7 +89,7 @@ class CFRNet(TARNet):
 
         def observed(net: Any, batch: Any) -> Any:
             known = net.represent(batch["numbers"], batch["missing"], batch["codes"])
-            latent = _own(net.latents(known), batch["arm"])
+            latent = net.own(known, batch["arm"])
             if not net.training:  # training stops by what is predicted alone
                 return latent, {}
             total, weight = balance(known, batch["arm"], distance=kind, **options)  # pyright: ignore[reportArgumentType]
@@ -112,7 +123,7 @@ class DragonNet(TARNet):
         def observed(net: Any, batch: Any) -> Any:
             arm = batch["arm"]
             known = net.represent(batch["numbers"], batch["missing"], batch["codes"])
-            latent = _own(net.latents(known), arm)
+            latent = net.own(known, arm)
             if not net.training:
                 return latent, {}
             logits = net.arm(known)
@@ -126,7 +137,3 @@ class DragonNet(TARNet):
             return latent, more
 
         return observed
-
-
-def _own(latents: torch.Tensor, arm: torch.Tensor) -> torch.Tensor:
-    return latents[torch.arange(len(arm), device=arm.device), arm]

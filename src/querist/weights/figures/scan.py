@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,17 @@ Tables = Mapping[str, pl.DataFrame]
 
 def figure_name(layer: str, view: str) -> str:
     """File name of a layer's figure: letters, digits, dot and dash only, different for different layers."""
+    return f"{view}.{_safe(layer)}"
+
+
+@lru_cache(maxsize=1 << 14)
+def _safe(layer: str) -> str:
     safe = "".join(c if c.isalnum() or c in ".-" else "-" for c in layer)
     if safe != layer:
         import hashlib
 
         safe += "-" + hashlib.sha256(layer.encode()).hexdigest()[:6]
-    return f"{view}.{safe}"
+    return safe
 
 
 def overview(layers: pl.DataFrame) -> Figure:
