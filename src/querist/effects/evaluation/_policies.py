@@ -50,11 +50,13 @@ def worths(
     value: Mapping[str, float] | None = None,
     cost: Float[np.ndarray, "n arms"] | None = None,
 ) -> Iterator[Worth]:
-    """Each outcome alone, and all of them weighed by `value` less `cost` [n, M+1] where a value is stated and all are seen."""
+    """Each outcome alone, and all of them weighed by `value` less `cost` [n, M+1] where a value is stated and all are seen.
+
+    More of an outcome counts as better. One whose stated value is below 0 does not stand alone: a policy that raises it is none."""
     predicting = {name: score for name, score in scores.items() if score.effects}
     natural = next((score.natural for score in scores.values() if score.natural is not None), None)
     for cell in rows.cells:
-        if any(cell.reasons):
+        if any(cell.reasons) or (value or {}).get(cell.name, 0.0) < 0:
             continue
         rewards = _whole({name: score.total[cell.rows, :, cell.k] for name, score in predicting.items()})
         yield Worth(

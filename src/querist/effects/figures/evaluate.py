@@ -47,11 +47,21 @@ def _ladder(rows: pl.DataFrame) -> Figure | None:
     if not panels:
         return None
     data, layout = stack(panels[:PANELS])
-    caption = (
-        "Average effects against control with their intervals: of each arm in total, of being treated at all (base), and of what each arm "
-        "adds to that (incremental); base and increment sum to the total."
+    parts = rows["component"].n_unique() > 1
+    caption = "Average effects against control with their intervals" + (
+        ": of each arm in total, of being treated at all (base), and of what each arm adds to that (incremental); base and increment sum "
+        "to the total."
+        if parts
+        else "."
     )
-    return Figure("ladder", "Effects on average, in three parts", caption + _beyond(len(panels)), data, layout, "ate")
+    return Figure(
+        "ladder",
+        f"Effects on average{', in three parts' if parts else ''}",
+        caption + _beyond(len(panels)),
+        data,
+        layout,
+        "ate",
+    )
 
 
 def _gains(curves: pl.DataFrame) -> list[Figure]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from querist.effects.configs import EvaluateConfig
+from querist.effects.configs import EvaluateConfig, named_numbers
 from querist.effects.questions import EVALUATE_QUESTIONS
 from querist.effects.studies.people import Opened
 from querist.effects.tables import EVALUATE_TABLES
@@ -43,8 +43,13 @@ def lay_out(config: EvaluateConfig, people: Opened, tables: Mapping[str, pl.Data
         Section(
             "Effects on average",
             words=(
-                "Before any model: what arms change on average, in three parts. The base effect is that of being treated at all, the mean "
-                "over arms at the tier weights; an increment is what one arm adds to it.",
+                "Before any model: what arms change on average"
+                + (
+                    "."
+                    if people.arms == 2
+                    else ", in three parts. The base effect is that of being treated at all, the mean over arms at the tier weights; an "
+                    "increment is what one arm adds to it."
+                ),
             ),
             findings=(("*", "effects.any-effect"), ("*", "effects.arms-differ")),
             figures=figures("ladder"),
@@ -67,6 +72,7 @@ def lay_out(config: EvaluateConfig, people: Opened, tables: Mapping[str, pl.Data
                 "Each person gets the arm with the largest predicted effect, control where none is above 0. Beside it stand all under "
                 "control, everybody under one arm, the best single arm (chosen on one half, valued on the other), arms at "
                 "random in equal shares, and the same number treated by natural response.",
+                *_direction(config, people),
             ),
             findings=(("*", "effects.beats-single-arm"),),
             figures=figures("policies"),
@@ -88,6 +94,20 @@ def lay_out(config: EvaluateConfig, people: Opened, tables: Mapping[str, pl.Data
         EVALUATE_TABLES,
         EVALUATE_QUESTIONS,
     )
+
+
+def _direction(config: EvaluateConfig, people: Opened) -> tuple[str, ...]:
+    """Which way is better, for outcomes of which it was not said."""
+    stated = named_numbers(config.value, "--value")
+    lower = [name for name in people.outcomes.names if stated.get(name, 0.0) < 0]
+    told = []
+    if lower:
+        told.append(
+            f"Less of {', '.join(lower)} is better (--value), so it is judged by its worth alone: `value` is the outcomes' worth."
+        )
+    if not stated:
+        told.append("More of an outcome counts as better. Where less is, say so by its worth: --value OUTCOME=-1.")
+    return tuple(told)
 
 
 def warn(people: Opened, tables: Mapping[str, pl.DataFrame]) -> list[str]:
