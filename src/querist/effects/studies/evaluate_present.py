@@ -22,6 +22,9 @@ def lay_out(config: EvaluateConfig, people: Opened, tables: Mapping[str, pl.Data
     """People, average effects, rankings, policies, calibration."""
     names = {figure.name for figure in drawn}
 
+    def filled(*wanted: str) -> tuple[str, ...]:
+        return tuple(name for name in wanted if tables[name].height)
+
     def figures(*wanted: str) -> tuple[str, ...]:
         return tuple(name for name in sorted(names) if name.startswith(wanted))
 
@@ -33,12 +36,12 @@ def lay_out(config: EvaluateConfig, people: Opened, tables: Mapping[str, pl.Data
         Section(
             "Who is judged on whom",
             words=(
-                f"{sources} on {len(people)} people, control {people.names[0]}, arms {arms}. Propensities are {shares}; intervals take "
+                f"{sources} on {len(people):,} people, control {people.names[0]}, arms {arms}. Propensities are {shares}; intervals take "
                 f"{units} as independent. No score may depend on the arm that a person was given, and none may come from rows that its "
                 "model was fitted on.",
             ),
             findings=(("*", "effects.fresh-rows"), ("*", "effects.arm-hidden")),
-            tables=("sources", "seen"),
+            tables=filled("sources", "seen"),
         ),
         Section(
             "Effects on average",
@@ -53,7 +56,7 @@ def lay_out(config: EvaluateConfig, people: Opened, tables: Mapping[str, pl.Data
             ),
             findings=(("*", "effects.any-effect"), ("*", "effects.arms-differ")),
             figures=figures("ladder"),
-            tables=("ate", "arms_differ"),
+            tables=filled("ate", "arms_differ"),
         ),
         Section(
             "Do scores find the people who gain?",
@@ -64,7 +67,7 @@ def lay_out(config: EvaluateConfig, people: Opened, tables: Mapping[str, pl.Data
             ),
             findings=(("*", "effects.effect-varies"), ("*", "effects.beats-natural")),
             figures=figures("gain"),
-            tables=("metrics", "paired", "curves"),
+            tables=filled("metrics", "paired", "curves"),
         ),
         Section(
             "Is it worth following them?",
@@ -76,14 +79,14 @@ def lay_out(config: EvaluateConfig, people: Opened, tables: Mapping[str, pl.Data
             ),
             findings=(("*", "effects.beats-single-arm"),),
             figures=figures("policies"),
-            tables=("policies", "multi_arm"),
+            tables=filled("policies", "multi_arm"),
         ),
         Section(
             "Are predictions true in size?",
             words=("Effect scores regressed on predicted effects; bins hold equal numbers of people, ties together.",),
             findings=(("*", "effects.calibrated"),),
             figures=figures("calibration"),
-            tables=("calibration", "calibration_bins"),
+            tables=filled("calibration", "calibration_bins"),
         ),
     )
     return Layout(

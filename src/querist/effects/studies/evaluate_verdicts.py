@@ -209,13 +209,15 @@ def _beats_natural(score: str, many: bool, paired: pl.DataFrame) -> Iterator[Fin
 
 
 def _beats_arm(score: str, many: bool, policies: pl.DataFrame) -> Iterator[Finding]:
+    alone = policies.filter(pl.col("versus").is_null() & (pl.col("method") == "dr"))
     for row in policies.filter((pl.col("policy") == score) & (pl.col("versus") == BEST)).to_dicts():
+        best = alone.filter((pl.col("outcome") == row["outcome"]) & pl.col("policy").str.starts_with(BEST))["policy"]
         subject = (f"{score}: " if many else "") + row["outcome"]
         low, high = row["difference_low"], row["difference_high"]
         answer: Verdict = verdict(low, high, yes_above=0.0) if low is not None else "cannot say"
         because = (
             f"Giving each person the arm that {score} predicts best is worth {number(row['value'])} {row['outcome']} per person, "
-            f"{signed(row['difference'])}{between(low, high)} beside the best single arm for all."
+            f"{signed(row['difference'])}{between(low, high)} beside the {best[0]} for all."
         )
         yield Finding(
             subject,
