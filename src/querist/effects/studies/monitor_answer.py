@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from querist.effects.configs import MonitorConfig
+from querist.effects.configs import MonitorConfig, named_numbers
 from querist.effects.figures.monitor import draw
 from querist.effects.questions import CONTROL_PRESENT, DRIFT, MONITOR_QUESTIONS, STILL_WORKS
 from querist.effects.studies.people import Opened
@@ -26,7 +26,8 @@ def answer(config: MonitorConfig, tables: Mapping[str, pl.DataFrame], people: Op
     """Judge, draw, lay out."""
     whole = {spec.name: tables.get(spec.name, spec.frame([])) for spec in MONITOR_TABLES}
     findings = [_drift(whole["psi"])]
-    findings += [_works(row) for row in whole["realised"].to_dicts()]
+    lower = {name for name, worth in named_numbers(config.value, "--value").items() if worth < 0}
+    findings += [_works(row, row["outcome"] in lower) for row in whole["realised"].to_dicts()]
     if people is not None:
         findings.append(_control(whole["segments"]))
     shares = whole["arm_shares"].to_dicts()
@@ -102,7 +103,7 @@ def _drift(psi: pl.DataFrame) -> Finding:
     return Finding("columns", DRIFT.id, worst["psi"], DRIFT.unit, None, None, worst["null"], None, answer, because)
 
 
-def _works(row: Mapping[str, Any]) -> Finding:
+def _works(row: Mapping[str, Any], lower: bool) -> Finding:
     subject = f"{row['arm']}, {row['outcome']}"
     if row["difference"] is None or row["low"] is None:
         because = f"What {arm_named(row['arm'])} delivers in {row['outcome']} cannot be told: {row['reason'] or 'too few people'}."
@@ -114,8 +115,8 @@ def _works(row: Mapping[str, Any]) -> Finding:
     elif row["low"] <= 0 <= row["high"] and row["low"] > half:
         answer = "yes"
     because = (
-        f"The {row['people']} people for whom a gain is predicted gain {number(row['realised'])} {row['outcome']} each from "
-        f"{arm_named(row['arm'])}, {signed(row['difference'])}{between(row['low'], row['high'])} beside the "
+        f"The {row['people']} people for whom a gain is predicted {'are spared' if lower else 'gain'} {number(row['realised'])} "
+        f"{row['outcome']} each from {arm_named(row['arm'])}, {signed(row['difference'])}{between(row['low'], row['high'])} beside the "
         f"{number(row['predicted'])} predicted."
     )
     return Finding(
@@ -130,6 +131,8 @@ def _control(segments: pl.DataFrame) -> Finding:
         f"{len(missing)} of {segments.height} segments have nobody under control: {named}{', …' if len(missing) > 3 else ''}."
         if missing
         else f"Each of {segments.height} segments has people under control."
+        if segments.height > 1
+        else f"{segments['control'][0]} of {segments['people'][0]} people are under control."
     )
     answer: Verdict = "no" if missing else "yes"
     return Finding(

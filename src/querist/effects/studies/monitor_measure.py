@@ -14,7 +14,7 @@ from querist.effects.parts import Effects
 from querist.effects.reading import arm_labels
 from querist.effects.serving.drift import Moved, bin_edges, binned, moved, nulls
 from querist.effects.serving.names import column_name
-from querist.effects.studies.people import Opened, judged_rows
+from querist.effects.studies.people import Opened, judged_rows, outcome_worths
 from querist.sources.rows import Rows
 from querist.sources.rows.values import texts
 from querist.statistics import mean_interval
@@ -145,9 +145,11 @@ def _realised(config: MonitorConfig, model: Any, people: Opened) -> Iterator[Row
     total = effects.total[:, arms][:, :, order]
     judged = Scored("model", total, effects.natural[:, order], np.asarray(effects.tier_weights)[arms])
     rows = judged_rows(people, config, judged)
+    worth = outcome_worths(config.value, people.outcomes.names)
     for cell in rows.cells:
+        sign = -1.0 if worth.get(cell.name, 0.0) < 0 else 1.0
         for m, arm in enumerate(people.names[1:]):
-            predicted = judged.total[cell.rows, m, cell.k]
+            predicted = sign * judged.total[cell.rows, m, cell.k]
             gain = predicted > 0
             row: Row = {"arm": arm, "outcome": cell.name, "people": int(gain.sum())}
             row |= dict.fromkeys(("predicted", "realised", "difference", "low", "high", "p", "reason"))
@@ -155,7 +157,7 @@ def _realised(config: MonitorConfig, model: Any, people: Opened) -> Iterator[Row
             if why is not None:
                 yield row | {"reason": why}
                 continue
-            psi = cell.psi[gain, m]
+            psi = sign * cell.psi[gain, m]
             parts = {name: None if one is None else one[gain] for name, one in cell.dependence.items()}
             value = mean_interval(psi - predicted[gain], level=1 - config.level, **parts)
             row |= {
@@ -168,10 +170,11 @@ def _realised(config: MonitorConfig, model: Any, people: Opened) -> Iterator[Row
 
 def _segments(config: MonitorConfig, model: Any, people: Opened) -> Iterator[Row]:
     names = list(config.segment) or list(model.columns_.categories)
+    control = people.codes == 0
     if not names:
+        yield {"column": "table", "segment": "all people", "people": len(people), "control": int(control.sum())}
         return
     table = people.rows.table(names).take(people.people.kept)
-    control = people.codes == 0
     for name in names:
         held = texts(table.column(name), name).to_pylist()
         values = np.array(["missing" if value is None else str(value) for value in held], dtype=object)

@@ -18,7 +18,7 @@ from querist.effects.design import propensities
 from querist.effects.evaluation import Given, Scored, given, response_of
 from querist.effects.outcomes import Outcomes
 from querist.effects.reading import People, Roles, read_people, roles_of
-from querist.errors import BadOption
+from querist.errors import BadOption, UnknownName, near
 from querist.sources.rows import Columns, Encoded, Rows, open_rows
 from querist.sources.rows.values import pc
 from querist.statistics.arrays import codes as id_codes
@@ -31,6 +31,7 @@ __all__ = [
     "design_shares",
     "judged_rows",
     "open_people",
+    "outcome_worths",
     "write_table",
 ]
 
@@ -193,6 +194,15 @@ def judged_rows(people: Opened, config: Any, score: Scored | None, outcomes: Ite
         min_events=config.min_events,
         seed=config.seed,
     )
+
+
+def outcome_worths(pairs: tuple[str, ...], names: Iterable[str]) -> dict[str, float]:
+    """Numbers of --value by outcome. Raises UnknownName for one that is none of these."""
+    known, found = list(names), named_numbers(pairs, "--value")
+    for name in found:
+        if name not in known:
+            raise UnknownName("--value: no such outcome", value=name, allowed=near(name, known, 8))
+    return found
 
 
 def assembled(
