@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -15,17 +15,17 @@ __all__ = ["added"]
 STATUS = Path("/proc/self/status")
 
 
-def added(name: str, n: int, d: int, *, arms: int = 1, absolute: bool = False) -> tuple[float, float]:
-    """Largest memory beyond what was held before, of a fit and of a prediction: in sizes of the float32 table, or in bytes.
+def added(name: str, n: int, d: int, *, arms: int = 1) -> tuple[float, float]:
+    """Largest memory beyond what was held before, of a fit and of a prediction: in sizes of its float32 table.
 
-    name: an estimator of `querist.effects`, or "streamed" for MTMT on a Parquet file of row groups.
+    name: an estimator of `querist.effects`.
     """
     words = [sys.executable, "-m", "tests.effects.memory", name, str(n), str(d), str(arms)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=500, check=False)
+    pool = {"ARROW_DEFAULT_MEMORY_POOL": "system"}  # Arrow's own keeps what it was given back
+    done = subprocess.run(words, capture_output=True, text=True, timeout=500, check=False, env=os.environ | pool)
     assert done.returncode == 0, done.stderr
     fit, predict = json.loads(done.stdout.splitlines()[-1])
-    unit = 1 if absolute else 4 * n * d
-    return fit / unit, predict / unit
+    return fit / (4 * n * d), predict / (4 * n * d)
 
 
 def _table(n: int, d: int, arms: int):
@@ -41,7 +41,7 @@ def _now(field: str) -> int:
 
 
 def _peak(work) -> int:
-    """Of `work`, beyond what is held now; Linux forgets the peak before when it is told to."""
+    """Of `work`, beyond what is held now; Linux forgets the high water of before when it is told to."""
     Path("/proc/self/clear_refs").write_text("5")
     before = _now("VmRSS")
     work()
@@ -52,8 +52,6 @@ def _measure(name: str, n: int, d: int, arms: int) -> list[int]:
     from querist import effects
 
     quick = {"preset": "small", "epochs": 1, "batch_size": 512, "control": 0}
-    if name == "streamed":
-        return _streamed(n, d, arms, quick)
     kind = getattr(effects, name)
     options = {"control": 0} if name in ("TLearner", "SLearner", "DRLearner") else quick
     small = _table(2000, d, arms)
@@ -61,26 +59,6 @@ def _measure(name: str, n: int, d: int, arms: int) -> list[int]:
     X, arm, y = _table(n, d, arms)
     model = kind(**options)
     return [_peak(lambda: model.fit(X, arm, y)), _peak(lambda: model.predict(X))]
-
-
-def _streamed(n: int, d: int, arms: int, quick: dict) -> list[int]:
-    import polars as pl
-
-    from querist.effects import MTMT
-
-    with tempfile.TemporaryDirectory() as place:
-
-        def written(count: int) -> str:
-            X, arm, y = _table(count, d, arms)
-            path = f"{place}/{count}.parquet"
-            frame = pl.DataFrame(X, schema=[f"x{j}" for j in range(d)]).with_columns(arm=pl.Series(arm), y=pl.Series(y))
-            frame.write_parquet(path, row_group_size=4096)
-            return path
-
-        first, path = written(9000), written(n)
-        fit = lambda where: MTMT(**quick).fit_rows(where, arm="arm", outcomes=["y:binary"], stream=True)  # noqa: E731
-        fit(first)
-        return [_peak(lambda: fit(path)), 0]
 
 
 if __name__ == "__main__":
