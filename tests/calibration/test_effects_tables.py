@@ -50,7 +50,7 @@ def test_without_an_effect_every_p_of_every_table_keeps_its_level(clusters):
     seen: dict[tuple, list[float]] = {}
     naive: list[float] = []
     for number in range(DRAWS):
-        X, arm, y, ids = nothing(number, 1000, clusters)
+        X, arm, y, ids = nothing(number, 2000, clusters)
         # A score of the right kind that knows nothing: effects of both arms along two features, natural response along a third.
         total = 0.3 * np.stack([X[:, 0] + 0.2, X[:, 2] - 0.5 * X[:, 0]], axis=1)[..., None]
         effects = decompose(0.5 * X[:, 1:2], total, tier_weights=[0.5, 0.5])

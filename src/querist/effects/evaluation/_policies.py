@@ -12,6 +12,7 @@ from jaxtyping import Float
 from querist.effects.arrays import lengths
 from querist.effects.budget import multi_arm_qini
 from querist.effects.evaluation._averages import Row
+from querist.effects.evaluation._crossed import with_choice
 from querist.effects.evaluation._given import Cell, Given, Scored
 from querist.effects.metrics import best_arm_crossed, natural_like, random_like, single_arm
 from querist.errors import UndefinedMetric
@@ -127,7 +128,8 @@ def policy_rows(
     """Rows of table `policies`: each policy's value, and each model's difference from the references, paired.
 
     Values are in outcome per person (`value`: in its own unit, net of cost). The best single arm is chosen on one half of the rows
-    and valued on the other, both ways: chosen where it is valued, it would flatter itself. Differences are doubly robust.
+    and valued on the other, both ways: chosen where it is valued, it would flatter itself. Differences are doubly robust; that
+    from the best single arm has the interval of `with_choice`.
     """
     found: list[Row] = []
     for worth in worths(scores, rows, value=value, cost=cost):
@@ -151,7 +153,9 @@ def policy_rows(
             against[CHANCE] = random_like(policy)
             if worth.natural is not None:
                 against[NATURAL] = natural_like(policy, worth.natural)
-            found += [_difference(worth, name, policy, versus, other, level) for versus, other in against.items()]
+            found += [
+                _difference(worth, name, policy, versus, other, level, rows.seed) for versus, other in against.items()
+            ]
     return found
 
 
@@ -164,9 +168,14 @@ def _alone(worth: Worth, name: str, policy: np.ndarray, method: str, level: floa
     return row
 
 
-def _difference(worth: Worth, name: str, policy: np.ndarray, versus: str, other: np.ndarray, level: float) -> Row:
+def _difference(
+    worth: Worth, name: str, policy: np.ndarray, versus: str, other: np.ndarray, level: float, seed: int
+) -> Row:
     row = _alone(worth, name, policy, "dr", level) | {"versus": versus}
     value = _estimate(((policy - other) * worth.gamma).sum(axis=1), worth.cell, level)
+    if value is not None and versus == BEST:
+        followed = (policy * worth.gamma).sum(axis=1)
+        value = with_choice(value, followed, worth.gamma, worth.cell.dependence, seed)
     if value is not None:
         row |= {
             "difference": value.estimate,
