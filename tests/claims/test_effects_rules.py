@@ -249,6 +249,17 @@ def test_hillstrom(natural, arm, verdict):
     assert found.estimate == pytest.approx(min(np.mean(natural), np.mean(arm)))
 
 
+def test_hillstrom_tells_every_arm_beside_the_mean_over_arms():
+    found = hillstrom(UP, UP)
+    told = [
+        number
+        for number in found.numbers
+        if "less that of natural response" in number.what and number.what.count(",") == 2
+    ]
+    assert {number.what.split(", ")[2].partition(":")[0] for number in told} == {"Mens E-Mail", "Womens E-Mail"}
+    assert "for Mens E-Mail, " in found.because
+
+
 def test_hillstrom_rests_on_a_path_that_gives_what_was_measured_before():
     found = hillstrom(UP, UP, learner=(0.06, 0.0638))
     assert found.verdict == "cannot say"

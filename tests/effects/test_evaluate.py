@@ -149,3 +149,54 @@ def test_bad_evaluations_are_told(place, tmp_path):
         (["effects", "evaluate", model, str(tmp_path / "less.parquet"), "--arm", "arm"], ["x3"]),
     ]
     check_bad_input([Bad(argv, 2, fragments) for argv, fragments in rows])
+
+
+def test_of_one_arm_the_total_alone_is_judged(place, tmp_path):
+    """Its base effect is the total, and nothing is left for increments."""
+    frame = pl.read_parquet(place / "new.parquet").filter(pl.col("arm") != "large")
+    frame.write_parquet(tmp_path / "pair.parquet")
+    settings = config(
+        place, source="column:good", table=str(tmp_path / "pair.parquet"), control="none", outcome=("spent",)
+    )
+    result = ask(study(), settings, progress=False)
+    assert result.tables["metrics"]["component"].unique().to_list() == ["total"]
+    assert [finding.subject for finding in result.findings if finding.question == "effects.effect-varies"] == [
+        "small, spent"
+    ]
+    shown = {name for section in result.layout.sections for name in section.tables}
+    assert "arms_differ" not in shown  # there is none to show
+    assert "ate" in shown
+
+
+def test_where_less_is_better_a_policy_that_raises_it_is_not_valued(place):
+    result = ask(study(), config(place, value=("spent=-1",), bootstrap=0), progress=False)
+    policies = result.tables["policies"]
+    assert set(policies["outcome"]) == {"bought", "value"}
+    by = {(row["policy"], row["outcome"]): row["value"] for row in policies.to_dicts() if row["method"] == "dr"}
+    plain = ask(study(), config(place, bootstrap=0), progress=False).tables["policies"]
+    told = {(row["policy"], row["outcome"]): row["value"] for row in plain.to_dicts() if row["method"] == "dr"}
+    assert by["all small", "value"] == pytest.approx(-told["all small", "spent"])
+    assert by["model", "value"] > by["all small", "value"]
+    words = " ".join(word for section in result.layout.sections for word in section.words)
+    assert "Less of spent is better" in words
+    [finding] = [f for f in result.findings if f.question == "effects.beats-single-arm" and f.subject == "value"]
+    assert "the best single arm (none) for all" in finding.because
+
+
+def test_an_outcome_of_which_the_model_says_nothing_is_averaged_with_the_means_of_arms(place, tmp_path):
+    """Not with a nuisance of 0, which is plain inverse weighting."""
+    fitted = pl.read_parquet(place / "fit.parquet").with_columns(
+        spent=pl.when(pl.col("arm") == "none").then(1.0).otherwise(pl.col("spent"))
+    )
+    features = [f"x{j}" for j in range(12)]
+    model = TLearner(control="none").fit_rows(fitted, arm="arm", outcomes=["bought:binary", "spent"], feature=features)
+    assert {one.outcome for one in model.not_estimable_} == {"spent"}
+    new = pl.read_parquet(place / "new.parquet")
+    result = ask(
+        EvaluateStudy(new, {"half": model}), config(place, source="half", table="table", bootstrap=0), progress=False
+    )
+    mean = {arm: new.filter(pl.col("arm") == arm)["spent"].mean() for arm in ARMS}
+    rows = result.tables["ate"].filter((pl.col("component") == "total") & (pl.col("outcome") == "spent"))
+    assert dict(rows.select("arm", "estimate").iter_rows()) == pytest.approx(
+        {arm: mean[arm] - mean["none"] for arm in ("small", "large")}
+    )

@@ -299,3 +299,28 @@ def test_a_model_that_carries_no_effect_on_an_outcome_is_judged_on_the_others(da
     # The outcome without a model is averaged with the arms' means.
     ate = pick(found.ate, component="total", arm="1", outcome="two")["estimate"]
     assert ate == pytest.approx(Y["two"][drawn.arm == 1].mean() - Y["two"][drawn.arm == 0].mean())
+
+
+def test_the_choice_of_the_best_arm_widens_the_interval_where_it_is_not_settled(data):
+    """Halves that choose for each other are not independent; where one arm is far the best there is no choice."""
+    drawn, _ = data
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=3000)
+
+    def against(y):
+        found = evaluate(drawn.truth.total[..., :1], drawn.arm, {"y": y}, control=0, bootstrap=0)
+        best = pick(found.policies, policy="model", versus="best single arm")
+        single = [pick(found.policies, policy="model", versus=f"all {arm}") for arm in (1, 2)]
+        return best, single
+
+    def width(row):
+        return row["difference_high"] - row["difference_low"]
+
+    settled, (_, second) = against(noise + 5.0 * (drawn.arm == 2))
+    assert settled["difference"] == second["difference"]
+    assert width(settled) == width(second)
+    tied, singles = against(noise)
+    assert width(tied) > 1.1 * max(map(width, singles))
+    assert width(tied) < 1.5 * max(map(width, singles))
+    again, _ = against(noise)
+    assert again == tied

@@ -11,7 +11,7 @@ from querist.effects import TLearner, load, monitor, simulate
 from querist.effects.configs import MonitorConfig
 from querist.effects.serving.drift import bin_edges, binned, moved, nulls, stability_index
 from querist.effects.studies.monitor import MonitorStudy
-from querist.errors import BadOption
+from querist.errors import BadOption, UnknownName
 from querist.reports.ask import ask
 
 ARMS = np.array(["none", "a", "b"])
@@ -140,3 +140,26 @@ def test_bad_watches_are_told(place, tmp_path):
         ([*base, after, "--resamples", "5"], ["resamples"]),
     ]
     check_bad_input([Bad([*argv, "--out", str(tmp_path / "r")], 2, fragments) for argv, fragments in rows])
+
+
+def test_where_less_is_better_people_who_are_spared_are_selected(place):
+    plain = ask(study(), config(place), progress=False).tables["realised"].row(0, named=True)
+    result = ask(study(), config(place, value=("y=-1",)), progress=False)
+    row = result.tables["realised"].row(0, named=True)
+    assert row["people"] + plain["people"] == 2000
+    assert row["predicted"] > 0
+    assert row["realised"] > 0
+    [first, *_] = [finding for finding in result.findings if finding.question == "effects.still-works"]
+    assert "are spared" in first.because
+    check_bad_input([Bad(lambda: MonitorStudy().check(config(place, value=("z=-1",))), UnknownName, ["z", "y"])])
+
+
+def test_without_categories_the_table_is_the_segment(place):
+    """A segment of everybody, rather than a yes about none."""
+    before, after = (pl.read_parquet(place / f"{name}.parquet") for name in ("before", "after"))
+    model = TLearner(control="none").fit_rows(before, arm="arm", outcomes=["y"], feature=["x0", "x1"])
+    found = monitor(model, before, after, arm="arm")
+    assert verdicts(found, "control-present") == {"segments": "yes"}
+    [row] = found.tables["segments"].to_dicts()
+    assert (row["segment"], row["people"]) == ("all people", 2000)
+    assert any("of 2000 people are under control" in finding.because for finding in found.findings)

@@ -17,6 +17,7 @@ from querist.effects.metrics import (
     numbers,
     policy_difference,
     policy_value,
+    qini,
     random_like,
     ranked,
     rate,
@@ -115,6 +116,31 @@ def test_clusters_and_blocks_enter_the_interval():
     assert rate(psi, s, cluster=ids, block=ids // 10).estimate == pytest.approx(alone.estimate)
     with pytest.raises(BadOption):
         rate(psi, s, weighting="toc")  # type: ignore[arg-type]
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS)
+def test_the_other_label_negates_scores_whose_nuisance_is_turned_with_it(seed):
+    """y to 1 − y, mu to 1 − mu. Numbers of scikit-uplift are not negated while no control has come."""
+    rng = np.random.default_rng(seed)
+    t, y, mu = rng.permutation(np.arange(40) % 3), rng.integers(0, 2, 40).astype(float), rng.random((40, 3))
+    s = rng.normal(size=40)
+    e = rng.dirichlet([5, 5, 5], 40) * 0.9 + 0.1 / 3
+    one, other = (
+        effect_scores(aipw_scores(t, value, propensity=e, mu=m, control=0)) for value, m in ((y, mu), (1 - y, 1 - mu))
+    )
+    assert other == pytest.approx(-one, abs=1e-12)
+    for weighting in ("qini", "autoc"):
+        found = [rate(psi[:, 0], s, weighting=weighting).estimate for psi in (one, other)]
+        assert found[1] == pytest.approx(-found[0], abs=1e-12)
+
+
+def test_numbers_of_scikit_uplift_are_not_negated():
+    one, other = (qini(y, T, S, normalise=False) for y in (Y, 1 - Y))
+    assert abs(one + other) > 0.5
+    assert qini(1 - Y, T, S, convention="causalml", normalise=False) == pytest.approx(
+        -qini(Y, T, S, convention="causalml", normalise=False)
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- calibration

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         qini,
         rate,
         uplift_at_k,
+        uplift_bins,
         weighted_average_uplift,
     )
     from querist.effects.network import MTMT
@@ -105,6 +106,7 @@ __all__ = [
     "score",
     "simulate",
     "uplift_at_k",
+    "uplift_bins",
     "weighted_average_uplift",
 ]
 
@@ -147,6 +149,7 @@ __getattr__, __dir__ = attach(
             "qini",
             "rate",
             "uplift_at_k",
+            "uplift_bins",
             "weighted_average_uplift",
         ),
         "querist.effects.network": ("MTMT",),

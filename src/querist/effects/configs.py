@@ -185,7 +185,10 @@ class EvaluateOptions(PeopleOptions):
         default=(),
         description="A further SOURCE on the same rows, with which the first is compared; may be given several times.",
     )
-    value: tuple[str, ...] = Field(default=(), description="Worth of one unit of an outcome, OUTCOME=NUMBER by commas.")
+    value: tuple[str, ...] = Field(
+        default=(),
+        description="Worth of one unit of an outcome, OUTCOME=NUMBER by commas; below 0 where less of it is better.",
+    )
     cost: tuple[str, ...] = Field(default=(), description="Cost of giving an arm to a person, ARM=NUMBER by commas.")
     component: tuple[Component, ...] = Field(
         default=COMPONENT_NAMES,
@@ -306,8 +309,12 @@ class MonitorOptions(PeopleOptions):
     )
     bins: int = Field(default=10, ge=2, le=100, description="Bins of a number, by quantiles of the earlier table.")
     resamples: int = Field(default=500, ge=100, description="Draws behind the .99 quantile of each stability index.")
+    value: tuple[str, ...] = Field(
+        default=(),
+        description="Worth of one unit of an outcome, OUTCOME=NUMBER by commas: below 0 where less of it is the gain.",
+    )
 
-    @field_validator("segment", mode="before")
+    @field_validator("segment", "value", mode="before")
     @classmethod
     def _segments(cls, value: Any) -> Any:
         return listed(value)

@@ -12,7 +12,7 @@ from querist.claims.effects.rules import Contrast, contrast, judge, mean_of, sai
 from querist.claims.judging import verdict_of
 from querist.statistics import paired_t
 
-__all__ = ["PUBLISHED", "criteo", "hillstrom", "leak", "own_rows", "published_qini", "versus_nothing"]
+__all__ = ["PUBLISHED", "by_arm", "criteo", "hillstrom", "leak", "own_rows", "published_qini", "versus_nothing"]
 
 Tables = Mapping[str, pl.DataFrame]
 
@@ -76,6 +76,21 @@ def versus_nothing(tables: Tables, model: str, outcome: str) -> tuple[Contrast, 
     return found[0], found[1]
 
 
+def by_arm(tables: Tables, model: str, outcome: str) -> dict[str, Contrast]:
+    """A model's ranking less that of natural response, arm by arm: a mean over arms hides where it does not."""
+    rows = own_rows(tables["scored"]).filter((pl.col("model") == model) & (pl.col("outcome") == outcome))
+    found = {}
+    for (arm,), mine in rows.drop_nulls("over_natural").sort("split").group_by("arm", maintain_order=True):
+        values = mine["over_natural"].to_numpy()
+        label = f"{model}, {outcome}, {arm}: qini less that of natural response"
+        found[str(arm)] = (
+            Contrast(label, n=values.size)
+            if values.size < 2
+            else Contrast.of(label, paired_t(values, np.zeros(values.size)))
+        )
+    return dict(sorted(found.items()))
+
+
 def published_qini(tables: Tables) -> dict[str, tuple[Number, bool]]:
     """By arm: mean Qini of the T-learner on all rows, and whether it is within one sd of what was measured before."""
     rows = tables["scored"].filter(pl.col("piece").str.starts_with("published/") & (pl.col("outcome") == "visit"))
@@ -96,6 +111,7 @@ def hillstrom(tables: Tables, size: Size) -> Judgement:
     rows = own_rows(tables["scored"])
     for outcome in rows["outcome"].unique(maintain_order=True).to_list():
         for model in rows["model"].unique(maintain_order=True).to_list():
+            numbers += [one.number(0.0) for one in by_arm(tables, model, outcome).values() if one.n]
             if (model, outcome) != ("MTMT", "visit"):
                 numbers += [one.number(0.0) for one in versus_nothing(tables, model, outcome) if one.n]
             for arm in rows["arm"].unique(maintain_order=True).to_list():
@@ -107,9 +123,10 @@ def hillstrom(tables: Tables, size: Size) -> Judgement:
     path = " and ".join(
         f"{said(number, '.4f')} for {arm} (before {number.null:.4f})" for arm, (number, _) in checked.items()
     )
+    apart = ", ".join(f"{said(one, '+.5f')} for {arm}" for arm, one in by_arm(tables, "MTMT", "visit").items())
     because = (
-        f"On visits MTMT's qini less that of natural response is {said(ranking, '+.5f')} per person, and its choice of arms less the best "
-        f"single arm is worth {said(choice, '+.5f')}. T-learners on all rows reach a Qini of {path}"
+        f"On visits MTMT's qini less that of natural response is {said(ranking, '+.5f')} per person ({apart}), and its choice of arms less "
+        f"the best single arm is worth {said(choice, '+.5f')}. T-learners on all rows reach a Qini of {path}"
         f"{'' if sound else ', which is not within one sd, so the path is in doubt'}."
     )
     verdict = verdict_of([one.side("above") for one in (ranking, choice)]) if sound else "cannot say"

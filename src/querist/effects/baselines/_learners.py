@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline
@@ -27,7 +27,10 @@ __all__ = [
     "learner_for",
     "mean_from",
     "mean_to",
+    "wide",
 ]
+
+BLOCK = 16_384
 
 
 class Mean(Protocol):
@@ -99,13 +102,14 @@ def learner_for(kind: str, learner: Any, classifier: Any) -> Any:
     if kind == "binary":
         chosen = classifier if classifier is not None else learner
         return LogisticRegression(max_iter=1000) if chosen is None else chosen
-    return Ridge() if learner is None or is_classifier(learner) else learner
+    return Ridge(copy_X=False) if learner is None or is_classifier(learner) else learner
 
 
 def fit_mean(learner: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, *names: Any, seed: int) -> Mean:
     """A clone of the learner fitted on rows; Constant where y has one value. names: who it is, for its seed.
 
-    weight: left out where all are alike. Raises BadOption for a learner that takes no weights where they differ.
+    X is the caller's to lose: the default ridge regression centres it in place. weight:
+    left out where all are alike. Raises BadOption for a learner that takes no weights where they differ.
     """
     if (y == y[0]).all():
         return Constant(y[0])
@@ -128,6 +132,16 @@ def fit_mean(learner: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | No
         given[key] = weight
     made.fit(X, y, **given)
     return Learned(made)
+
+
+def wide(X: Float[np.ndarray, "n d"], rows: Bool[np.ndarray, "n"]) -> Float[np.ndarray, "m d"]:
+    """The rows of a mask in float64, a copy that was made block by block: nothing else is held on the way."""
+    kept = np.flatnonzero(rows)
+    found = np.empty((kept.size, X.shape[1]))
+    for start in range(0, kept.size, BLOCK):
+        part = slice(start, start + BLOCK)
+        found[part] = X[kept[part]]
+    return found
 
 
 def arm_chances(X: np.ndarray, arm: np.ndarray, arms: int, weight: np.ndarray) -> Softmax:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from querist.effects.baselines._learners import Mean, fit_mean, learner_for, mean_from, mean_to
+from querist.effects.baselines._learners import Mean, fit_mean, learner_for, mean_from, mean_to, wide
 from querist.effects.estimator import Estimator, Parts, refuse_hooks
 from querist.effects.sample import Sample
 from querist.errors import TooFewRows
@@ -35,16 +35,17 @@ class Learners(Estimator):
     def _fit(self, sample: Sample, hooks: Sequence[Any]) -> None:
         refuse_hooks(self, hooks)
         self.means_: dict[str, Any] = {}
-        self._fit_means(sample, sample.dense.astype(float))
+        self._fit_means(sample, sample.dense)
 
     def _fit_means(self, sample: Sample, X: Float[np.ndarray, "n d"]) -> None:
+        """Learn from all rows, X in float32: learners get those that they are fitted on in float64, so that it is never held whole."""
         raise NotImplementedError
 
     def _outcome_mean(self, sample: Sample, X: np.ndarray, outcome: int, rows: np.ndarray, name: str) -> Mean:
         """The mean of an outcome over rows (a mask); name: for its seed."""
         learner = learner_for(sample.outcomes.kinds[outcome], self.learner, self.classifier)
         y = sample.outcomes.values[rows, outcome]
-        return fit_mean(learner, X[rows], y, sample.weight[rows], name, seed=sample.seed)
+        return fit_mean(learner, wide(X, rows), y, sample.weight[rows], name, seed=sample.seed)
 
     def _means_by_arm(
         self, sample: Sample, X: np.ndarray, among: np.ndarray | None = None

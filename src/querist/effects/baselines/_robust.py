@@ -9,7 +9,7 @@ from jaxtyping import Float
 from sklearn.base import is_classifier
 from sklearn.linear_model import Ridge
 
-from querist.effects.baselines._learners import Softmax, arm_chances, fit_mean
+from querist.effects.baselines._learners import Softmax, arm_chances, fit_mean, wide
 from querist.effects.baselines._meta import Learners
 from querist.effects.design import gamma
 from querist.effects.estimator import Parts
@@ -46,7 +46,7 @@ class _Crossed(Learners):
             raise BadOption("Effects are no classes", value=type(asked).__name__, allowed="a scikit-learn regressor")
         if asked is None and self.learner is not None and not is_classifier(self.learner):
             asked = self.learner
-        self._asked = Ridge() if asked is None else asked
+        self._asked = Ridge(copy_X=False) if asked is None else asked
         mu = self._out_of_fold(sample, X)
         for k in np.flatnonzero(sample.estimable[0]).tolist():
             self.means_[f"natural/{k}"] = self._outcome_mean(sample, X, k, sample.usable(k, 0), f"mean/0/{k}")
@@ -61,13 +61,13 @@ class _Crossed(Learners):
         for number in range(self.folds):
             held = fold == number
             for (m, k), mean in self._means_by_arm(sample, X, ~held).items():
-                mu[held, m, k] = mean(X[held])
+                mu[held, m, k] = mean(wide(X, held))
         return mu
 
     def _effect(
         self, sample: Sample, X: np.ndarray, rows: np.ndarray, target: np.ndarray, weight: np.ndarray, name: str
     ) -> None:
-        self.means_[name] = fit_mean(self._asked, X[rows], target, weight, name, seed=sample.seed)
+        self.means_[name] = fit_mean(self._asked, wide(X, rows), target, weight, name, seed=sample.seed)
 
     def _fit_effect(self, sample: Sample, X: np.ndarray, mu: np.ndarray, m: int, k: int) -> None:
         """Learn the effect of arm m on outcome k. mu: out-of-fold means [n, M + 1]."""
@@ -137,7 +137,7 @@ class XLearner(_Crossed):
         if (e == e[0]).all():
             chances = Softmax(np.zeros((e.shape[1], X.shape[1])), np.log(np.maximum(e[0], np.finfo(float).tiny)))
         else:
-            chances = arm_chances(X, sample.arm, e.shape[1], sample.weight)
+            chances = arm_chances(X.astype(float), sample.arm, e.shape[1], sample.weight)
         self.means_["chances"] = chances
 
     def _fit_effect(self, sample: Sample, X: np.ndarray, mu: np.ndarray, m: int, k: int) -> None:

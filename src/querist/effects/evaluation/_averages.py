@@ -12,7 +12,7 @@ from querist.effects.evaluation._given import Cell, Component, Given, reason_of
 from querist.errors import TooFewRows
 from querist.statistics import Estimate, holm, mean_interval
 
-__all__ = ["arms_differ", "arms_differ_rows", "average_rows", "with_holm"]
+__all__ = ["arms_differ", "arms_differ_rows", "average_rows", "covariance_of", "with_holm"]
 
 Row = dict[str, Any]
 
@@ -53,7 +53,7 @@ def arms_differ(cell: Cell, *, level: float = 0.95) -> tuple[float, int, float, 
         return None
     contrasts = psi[:, 1:] - psi[:, :1]
     mean = contrasts.mean(axis=0)
-    covariance = _covariance(contrasts, cell)
+    covariance = covariance_of(contrasts, cell.dependence)
     statistic = float(mean @ np.linalg.pinv(covariance) @ mean)
     degrees = int(np.linalg.matrix_rank(covariance))
     totals = psi.mean(axis=0)
@@ -104,11 +104,11 @@ def _mean(values: np.ndarray, cell: Cell, level: float) -> Estimate | None:
         return None
 
 
-def _covariance(values: np.ndarray, cell: Cell) -> np.ndarray:
+def covariance_of(values: np.ndarray, dependence: dict[str, Any]) -> np.ndarray:
     """Of the mean of columns [m, c], from their intervals' variances: polarised over pairs of columns."""
 
     def variance(column: np.ndarray) -> float:
-        se = mean_interval(column, **cell.dependence).se
+        se = mean_interval(column, **dependence).se
         return 0.0 if se is None else se**2
 
     count = values.shape[1]

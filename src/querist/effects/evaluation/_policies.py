@@ -12,6 +12,7 @@ from jaxtyping import Float
 from querist.effects.arrays import lengths
 from querist.effects.budget import multi_arm_qini
 from querist.effects.evaluation._averages import Row
+from querist.effects.evaluation._crossed import with_choice
 from querist.effects.evaluation._given import Cell, Given, Scored
 from querist.effects.metrics import best_arm_crossed, natural_like, random_like, single_arm
 from querist.errors import UndefinedMetric
@@ -50,11 +51,13 @@ def worths(
     value: Mapping[str, float] | None = None,
     cost: Float[np.ndarray, "n arms"] | None = None,
 ) -> Iterator[Worth]:
-    """Each outcome alone, and all of them weighed by `value` less `cost` [n, M+1] where a value is stated and all are seen."""
+    """Each outcome alone, and all of them weighed by `value` less `cost` [n, M+1] where a value is stated and all are seen.
+
+    More of an outcome counts as better. One whose stated value is below 0 does not stand alone: a policy that raises it is none."""
     predicting = {name: score for name, score in scores.items() if score.effects}
     natural = next((score.natural for score in scores.values() if score.natural is not None), None)
     for cell in rows.cells:
-        if any(cell.reasons):
+        if any(cell.reasons) or (value or {}).get(cell.name, 0.0) < 0:
             continue
         rewards = _whole({name: score.total[cell.rows, :, cell.k] for name, score in predicting.items()})
         yield Worth(
@@ -125,7 +128,8 @@ def policy_rows(
     """Rows of table `policies`: each policy's value, and each model's difference from the references, paired.
 
     Values are in outcome per person (`value`: in its own unit, net of cost). The best single arm is chosen on one half of the rows
-    and valued on the other, both ways: chosen where it is valued, it would flatter itself. Differences are doubly robust.
+    and valued on the other, both ways: chosen where it is valued, it would flatter itself. Differences are doubly robust; that
+    from the best single arm has the interval of `with_choice`.
     """
     found: list[Row] = []
     for worth in worths(scores, rows, value=value, cost=cost):
@@ -149,7 +153,9 @@ def policy_rows(
             against[CHANCE] = random_like(policy)
             if worth.natural is not None:
                 against[NATURAL] = natural_like(policy, worth.natural)
-            found += [_difference(worth, name, policy, versus, other, level) for versus, other in against.items()]
+            found += [
+                _difference(worth, name, policy, versus, other, level, rows.seed) for versus, other in against.items()
+            ]
     return found
 
 
@@ -162,9 +168,14 @@ def _alone(worth: Worth, name: str, policy: np.ndarray, method: str, level: floa
     return row
 
 
-def _difference(worth: Worth, name: str, policy: np.ndarray, versus: str, other: np.ndarray, level: float) -> Row:
+def _difference(
+    worth: Worth, name: str, policy: np.ndarray, versus: str, other: np.ndarray, level: float, seed: int
+) -> Row:
     row = _alone(worth, name, policy, "dr", level) | {"versus": versus}
     value = _estimate(((policy - other) * worth.gamma).sum(axis=1), worth.cell, level)
+    if value is not None and versus == BEST:
+        followed = (policy * worth.gamma).sum(axis=1)
+        value = with_choice(value, followed, worth.gamma, worth.cell.dependence, seed)
     if value is not None:
         row |= {
             "difference": value.estimate,

@@ -13,6 +13,7 @@ from querist.effects.design import component_scores
 from querist.effects.evaluation._averages import Row, with_holm
 from querist.effects.evaluation._given import NATURAL, RANDOM, Cell, Component, Given, Scored, reason_of
 from querist.effects.metrics import calibration, numbers, ranked, rate, rate_difference, replicates
+from querist.effects.words import between
 from querist.errors import TooFewRows, UndefinedMetric
 from querist.statistics import Estimate, mean_interval
 
@@ -233,7 +234,7 @@ def _zero_covered(cell: Cell, component: str, column: int, level: float) -> str 
     psi = cell.psi.mean(axis=1) if component == "base" else cell.psi[:, column]
     value = mean_interval(psi, level=level, **cell.dependence)
     if value.low is not None and value.high is not None and value.low <= 0 <= value.high:
-        return f"divided by an average effect whose interval [{value.low:.3g}, {value.high:.3g}] covers 0"
+        return f"divided by an average effect whose interval{between(value.low, value.high)} covers 0"
     return None
 
 

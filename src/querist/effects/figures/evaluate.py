@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from querist.effects.evaluation import BEST
 from querist.results.charts import Axes, Mark, Series, bars, lines, scatter, stack
 from querist.results.figure import Figure
 
@@ -47,11 +48,21 @@ def _ladder(rows: pl.DataFrame) -> Figure | None:
     if not panels:
         return None
     data, layout = stack(panels[:PANELS])
-    caption = (
-        "Average effects against control with their intervals: of each arm in total, of being treated at all (base), and of what each arm "
-        "adds to that (incremental); base and increment sum to the total."
+    parts = rows["component"].n_unique() > 1
+    caption = "Average effects against control with their intervals" + (
+        ": of each arm in total, of being treated at all (base), and of what each arm adds to that (incremental); base and increment sum "
+        "to the total."
+        if parts
+        else "."
     )
-    return Figure("ladder", "Effects on average, in three parts", caption + _beyond(len(panels)), data, layout, "ate")
+    return Figure(
+        "ladder",
+        f"Effects on average{', in three parts' if parts else ''}",
+        caption + _beyond(len(panels)),
+        data,
+        layout,
+        "ate",
+    )
 
 
 def _gains(curves: pl.DataFrame) -> list[Figure]:
@@ -83,12 +94,17 @@ def _gains(curves: pl.DataFrame) -> list[Figure]:
 def _policies(rows: pl.DataFrame) -> list[Figure]:
     found = []
     alone = rows.filter((pl.col("method") == "dr") & pl.col("versus").is_null() & pl.col("value").is_not_null())
-    panels = []
+    panels, best = [], []
     for (outcome,), mine in alone.group_by("outcome", maintain_order=True):
         listed = mine.to_dicts()
+        best += [
+            f"{row['policy'].removeprefix(BEST)[2:-1]} for {outcome}"
+            for row in listed
+            if row["policy"].startswith(BEST)
+        ]
         chart = bars(
             {"value": np.array([row["value"] for row in listed])},
-            [row["policy"] for row in listed],
+            [BEST if row["policy"].startswith(BEST) else row["policy"] for row in listed],
             Axes("", f"{outcome} per person"),
             low=np.array([_or(row["low"], row["value"]) for row in listed]),
             high=np.array([_or(row["high"], row["value"]) for row in listed]),
@@ -98,7 +114,8 @@ def _policies(rows: pl.DataFrame) -> list[Figure]:
         data, layout = stack(panels[:PANELS])
         caption = (
             "Doubly robust value of everybody under control, of each single arm, of the best of them (chosen and valued on different "
-            "halves), and of following each model. Intervals of values overlap far more than paired differences do: those are in the table."
+            f"halves: {'; '.join(best)}), and of following each model. Intervals of values overlap far more than paired differences do: "
+            "those are in the table."
         )
         found.append(
             Figure("policies", "What policies are worth", caption + _beyond(len(panels)), data, layout, "policies")

@@ -23,7 +23,7 @@ CONVENTIONS = ("rate", "sklift", "causalml")
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Points of a curve: `n` rows (shares in the rate convention), `gain`, the random `line`.
+    """Points of a curve: `n` rows (shares in the rate convention), `gain`, the random `line`; `kind` and `convention` name it.
 
     `perfect` [nodes, 2] holds (n, value) of the best curve there is, None where there is none (scikit-uplift's convention with
     outcomes of 0 and 1 has one).
@@ -33,6 +33,8 @@ class Curve:
     gain: Float[np.ndarray, "points"]
     line: Float[np.ndarray, "points"]
     perfect: Float[np.ndarray, "nodes 2"] | None
+    kind: str = "qini"
+    convention: str = "rate"
 
 
 def qini(
@@ -121,7 +123,7 @@ def gain_curve(
     if convention == "sklift" and rows.binary:
         a = curves.areas(rows, rate=False)
         perfect = curves.perfect_qini(a) if kind == "qini" else curves.perfect_uplift(a)
-    return Curve(n, gain, gain[-1] * n / n[-1], perfect)
+    return Curve(n, gain, gain[-1] * n / n[-1], perfect, kind, convention)
 
 
 def rate_numbers(a: curves.Areas) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -13,6 +13,9 @@ from querist.effects.arrays import column, flags, lengths
 from querist.effects.errors import ShareRange
 from querist.effects.metrics._order import Order, Ranked, order, ranked
 from querist.errors import BadOption, UndefinedMetric
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["UpliftBins", "uplift_at_k", "uplift_bins", "uplift_of", "weighted_average_uplift"]
 
@@ -35,6 +38,18 @@ class UpliftBins:
     def uplift(self) -> Float[np.ndarray, "bins"]:
         """mean_treated − mean_control."""
         return self.mean_treated - self.mean_control
+
+    def table(self) -> pl.DataFrame:
+        """One row per bin from the best on, and the row "total" of all of them: bin, n_treated, n_control, means, uplift."""
+        import polars as pl
+
+        columns: dict[str, list[Any]] = {"bin": [*map(str, range(1, len(self.n_treated) + 1)), "total"]}
+        for group, means in (("treated", self.mean_treated), ("control", self.mean_control)):
+            counts = self.n_treated if group == "treated" else self.n_control
+            columns[f"n_{group}"] = [*counts.tolist(), float(counts.sum())]
+            columns[f"mean_{group}"] = [*means.tolist(), float(means @ counts / counts.sum())]
+        frame = pl.DataFrame(columns).with_columns(uplift=pl.col("mean_treated") - pl.col("mean_control"))
+        return frame.select("bin", "n_treated", "n_control", "mean_treated", "mean_control", "uplift")
 
 
 def uplift_at_k(y: Any, treated: Any, score: Any, k: float, *, strategy: Strategy = "overall") -> float:

@@ -12,6 +12,7 @@ from querist.effects.figures.allocate import draw
 from querist.effects.questions import ALLOCATE_QUESTIONS, BUDGET
 from querist.effects.studies.allocate_inputs import Wanted
 from querist.effects.tables.serve import ALLOCATE_TABLES
+from querist.effects.words import arm_named, between, number, signed
 from querist.results.finding import Finding, Verdict
 from querist.results.layout import Layout, Section
 from querist.runs.study import Answer
@@ -42,10 +43,10 @@ def answer(config: AllocateConfig, wanted: Wanted, tables: Mapping[str, pl.DataF
         Section(
             "The answer",
             words=(
-                f"{n} people, arms {', '.join(wanted.arms)}; worth is {unit}{net}. Of the budget {_n(solved['budget'])} it spends "
-                f"{_n(solved['spent'])} and is predicted to be worth {_n(solved['value'])} over control; no allocation is worth more than "
-                f"{_n(solved['lp_bound'])} (gap {_n(solved['gap'])}, method {solved['method']}). One more unit of budget would be worth "
-                f"{_n(solved['shadow_price'])}.",
+                f"{n} people, arms {', '.join(wanted.arms)}; worth is {unit}{net}. Of the budget {number(solved['budget'])} it spends "
+                f"{number(solved['spent'])} and is predicted to be worth {number(solved['value'])} over control; no allocation is worth "
+                f"more than {number(solved['lp_bound'])} (gap {number(solved['gap'])}, method {solved['method']}). One more unit of "
+                f"budget would be worth {number(solved['shadow_price'])}.",
                 "Who gets what is the table `allocation` of this run; predicted worth flatters the people who were picked for it, which is "
                 "why it is held against outcomes where the table has them (--arm).",
             ),
@@ -84,14 +85,10 @@ def _finding(wanted: Wanted, gains: pl.DataFrame) -> Finding:
     own, single, more = by["allocation"], by["best single arm"], by["difference"]
     answer: Verdict = "cannot say" if more["low"] is None else verdict(more["low"], more["high"], yes_above=0.0)
     because = (
-        f"By outcomes the allocation is worth {_n(own['value'])} [{_n(own['low'])}, {_n(own['high'])}] per person over control (predicted "
-        f"{_n(own['predicted'])}), {_n(more['value'])} [{_n(more['low'])}, {_n(more['high'])}] more than {single['arm']} alone at the same "
-        "spend."
+        f"By outcomes the allocation is worth {number(own['value'])}{between(own['low'], own['high'])} per person over control "
+        f"(predicted {number(own['predicted'])}), {signed(more['value'])}{between(more['low'], more['high'])} beside "
+        f"{arm_named(single['arm'])} alone at the same spend."
     )
     return Finding(
         "budget", BUDGET.id, more["value"], BUDGET.unit, more["low"], more["high"], 0.0, more["p"], answer, because
     )
-
-
-def _n(value: float | None) -> str:
-    return "not known" if value is None else f"{value:.4g}"

@@ -14,6 +14,7 @@ from querist.effects.figures.check import draw
 from querist.effects.questions import ATTRITION, CHECK_QUESTIONS, OVERLAP, RANDOMISED
 from querist.effects.studies.people import Opened
 from querist.effects.tables import CHECK_TABLES
+from querist.effects.words import arm_named, between, p_told
 from querist.results.finding import Finding, Verdict
 from querist.results.layout import Layout, Section
 from querist.runs.study import Answer
@@ -67,8 +68,8 @@ def answer(config: CheckConfig, people: Opened, tables: Mapping[str, pl.DataFram
     tests = sum(p is not None for p in ps)
     if config.permutations is not None and tests >= ALARM * (config.permutations + 1) and aucs["auc"].count():
         warnings.append(
-            f"{config.permutations} relabellings cannot show an adjusted p below {ALARM:g} for {tests} tests: give more "
-            f"(--permutations {int(2 * tests / ALARM)})"
+            f"{config.permutations} relabellings cannot show an adjusted p below {ALARM:g} for {tests} "
+            f"test{'' if tests == 1 else 's'}: give more (--permutations {int(2 * tests / ALARM)})"
         )
     if stated and ratio.p > BLOCKED:
         warnings.append(
@@ -85,7 +86,9 @@ def _randomised(people: Opened, ratio: Any, adjusted: list[float | None], aucs: 
     highs = [high for high in aucs["high"].to_list() if high is not None]
     told = ""
     if people.shares is not None:
-        told = f"; counts of {int(ratio.counts.sum())} units fit the design with χ² {ratio.chi2:.2f} (p {ratio.p:.3g})"
+        told = (
+            f"; counts of {int(ratio.counts.sum())} units fit the design with χ² {ratio.chi2:.2f} (p {p_told(ratio.p)})"
+        )
     if not worst:
         because = f"There are no features to tell arms apart by{told}."
         answer: Verdict = "no" if least is not None and least < ALARM else "cannot say"
@@ -97,8 +100,9 @@ def _randomised(people: Opened, ratio: Any, adjusted: list[float | None], aucs: 
     elif highs and max(highs) < HIDDEN:
         answer = "yes"
     because = (
-        f"The people of {row['arm']} are told from the others with an AUC of {row['auc']:.3f} [{row['low']:.3f}, {row['high']:.3f}], "
-        f"against .5 where arms were given at random (smallest adjusted p {_p(least)}){told}."
+        f"The people of {arm_named(row['arm'])} are told from the others with an AUC of {row['auc']:.3f}"
+        f"{between(row['low'], row['high'], '.3f')}, against .5 where arms were given at random (smallest adjusted "
+        f"p {p_told(least)}){told}."
     )
     return Finding(
         "table", RANDOMISED.id, row["auc"], RANDOMISED.unit, row["low"], row["high"], 0.5, least, answer, because
@@ -116,8 +120,9 @@ def _overlap(rows: pl.DataFrame, stated: bool) -> Finding:
         answer = "yes"
     of = "the design's propensities" if stated else "propensities estimated from the features"
     because = (
-        f"Under {of} the {worst['rows']} people of {worst['arm']} count for {worst['ess']:.0f} ({share:.2f} each; 1 where all had the "
-        f"same chance), the largest weight is {rows['max_weight'].max():.3g}, and {outside:.1%} of propensities lie outside [.01, .99]."
+        f"Under {of} the {worst['rows']} people of {arm_named(worst['arm'])} count for {worst['ess']:.0f} ({share:.2f} each; 1 where "
+        f"all had the same chance), the largest weight is {rows['max_weight'].max():.3g}, and {outside:.1%} of propensities lie "
+        "outside [.01, .99]."
     )
     return Finding("table", OVERLAP.id, share, OVERLAP.unit, None, None, 1.0, None, answer, because)
 
@@ -133,8 +138,8 @@ def _attrition(rows: pl.DataFrame) -> list[Finding]:
         elif all(row["low"] is not None and row["low"] > -SMALL and row["high"] < SMALL for row in mine.to_dicts()):
             answer = "no"
         because = (
-            f"{outcome} is missing for {worst['missing']:.2%} of {worst['arm']} and {worst['missing_control']:.2%} of control, a "
-            f"difference of {100 * worst['difference']:+.2f} points (smallest adjusted p {_p(least)})."
+            f"{outcome} is missing for {worst['missing']:.2%} of {arm_named(worst['arm'])} and {worst['missing_control']:.2%} of "
+            f"control, a difference of {100 * worst['difference']:+.2f} points (smallest adjusted p {p_told(least)})."
         )
         found.append(
             Finding(
@@ -192,7 +197,3 @@ def _layout(config: CheckConfig, people: Opened, figures: list[Any], tables: Map
         CHECK_TABLES,
         CHECK_QUESTIONS,
     )
-
-
-def _p(value: float | None) -> str:
-    return "not tested" if value is None else f"{value:.3g}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +12,25 @@ import pyarrow as pa
 
 from querist.effects.configs import EvaluateConfig
 from querist.effects.evaluation import (
+    Component,
     Given,
     Scored,
     arms_differ_rows,
     average_rows,
     calibration_rows,
     curve_rows,
-    given,
     metric_rows,
     multi_arm_rows,
     paired_rows,
     policy_rows,
-    response_of,
 )
 from querist.effects.studies.evaluate_sources import ColumnScore, priced
-from querist.effects.studies.people import Opened
+from querist.effects.studies.people import Opened, judged_rows
 from querist.files import write_bytes
 from querist.sources.rows import hash_rows
 from querist.statistics import stream, two_sample_auc
 
-__all__ = ["measure_outcome", "measure_policies", "predict"]
+__all__ = ["components_of", "measure_outcome", "measure_policies", "predict"]
 
 PROBED = 2000
 """Rows on which predictions are made again with other arms."""
@@ -76,19 +75,24 @@ def measure_outcome(config: EvaluateConfig, people: Opened, paths: Mapping[str, 
     scores = {name: _sliced(score, k) for name, score in _read(people, paths).items()}
     rows = _given(config, people, scores, [k])
     level = 1 - config.level
-    judged = {"components": config.component, "level": level}
+    judged: dict[str, Any] = {"components": components_of(config, people), "level": level}
     lines, bins = calibration_rows(scores, rows, bins=config.bins, **judged)
     return {
         "metrics": metric_rows(
             scores, rows, conventions=config.convention, k=config.k, bootstrap=config.bootstrap, **judged
         ),
-        "ate": average_rows(rows, config.component, level=level),
+        "ate": average_rows(rows, judged["components"], level=level),
         "calibration": lines,
         "calibration_bins": bins,
         "paired": paired_rows(scores, rows, **judged),
         "curves": curve_rows(scores, rows, level=level),
         "arms_differ": arms_differ_rows(rows, level=level),
     }
+
+
+def components_of(config: EvaluateConfig, people: Opened) -> tuple[Component, ...]:
+    """Parts that are judged: where there is one treated arm its total effect is the base and nothing is left for increments."""
+    return ("total",) if people.arms == 2 and "total" in config.component else config.component
 
 
 def measure_policies(config: EvaluateConfig, people: Opened, paths: Mapping[str, str]) -> Mapping[str, Any]:
@@ -103,23 +107,10 @@ def measure_policies(config: EvaluateConfig, people: Opened, paths: Mapping[str,
     }
 
 
-def _given(config: EvaluateConfig, people: Opened, scores: Mapping[str, Scored], outcomes: Any) -> Given:
+def _given(config: EvaluateConfig, people: Opened, scores: Mapping[str, Scored], outcomes: Iterable[int]) -> Given:
     """The rows as the evaluation takes them, with the first model's responses as nuisance and its tier weights."""
     first = next((score for score in scores.values() if score.natural is not None), None)
-    mu = None if first is None else np.nan_to_num(response_of(first))
-    return given(
-        people.people.arm,
-        {people.outcomes.names[k]: people.outcomes.values[:, k] for k in outcomes},
-        control=people.labels[0],
-        arms=list(people.labels[1:]),
-        propensity="share" if people.shares is None else np.array(people.shares),
-        mu=mu,
-        cluster=people.people.cluster,
-        tier_weights=None if first is None else first.own,
-        min_rows=config.min_rows,
-        min_events=config.min_events,
-        seed=config.seed,
-    )
+    return judged_rows(people, config, first, outcomes)
 
 
 def _column(people: Opened, name: str) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from querist.effects.configs import EvaluateConfig
+from querist.effects.configs import EvaluateConfig, named_numbers
 from querist.effects.questions import EVALUATE_QUESTIONS
 from querist.effects.studies.people import Opened
 from querist.effects.tables import EVALUATE_TABLES
@@ -22,6 +22,9 @@ def lay_out(config: EvaluateConfig, people: Opened, tables: Mapping[str, pl.Data
     """People, average effects, rankings, policies, calibration."""
     names = {figure.name for figure in drawn}
 
+    def filled(*wanted: str) -> tuple[str, ...]:
+        return tuple(name for name in wanted if tables[name].height)
+
     def figures(*wanted: str) -> tuple[str, ...]:
         return tuple(name for name in sorted(names) if name.startswith(wanted))
 
@@ -33,22 +36,27 @@ def lay_out(config: EvaluateConfig, people: Opened, tables: Mapping[str, pl.Data
         Section(
             "Who is judged on whom",
             words=(
-                f"{sources} on {len(people)} people, control {people.names[0]}, arms {arms}. Propensities are {shares}; intervals take "
+                f"{sources} on {len(people):,} people, control {people.names[0]}, arms {arms}. Propensities are {shares}; intervals take "
                 f"{units} as independent. No score may depend on the arm that a person was given, and none may come from rows that its "
                 "model was fitted on.",
             ),
             findings=(("*", "effects.fresh-rows"), ("*", "effects.arm-hidden")),
-            tables=("sources", "seen"),
+            tables=filled("sources", "seen"),
         ),
         Section(
             "Effects on average",
             words=(
-                "Before any model: what arms change on average, in three parts. The base effect is that of being treated at all, the mean "
-                "over arms at the tier weights; an increment is what one arm adds to it.",
+                "Before any model: what arms change on average"
+                + (
+                    "."
+                    if people.arms == 2
+                    else ", in three parts. The base effect is that of being treated at all, the mean over arms at the tier weights; an "
+                    "increment is what one arm adds to it."
+                ),
             ),
             findings=(("*", "effects.any-effect"), ("*", "effects.arms-differ")),
             figures=figures("ladder"),
-            tables=("ate", "arms_differ"),
+            tables=filled("ate", "arms_differ"),
         ),
         Section(
             "Do scores find the people who gain?",
@@ -59,7 +67,7 @@ def lay_out(config: EvaluateConfig, people: Opened, tables: Mapping[str, pl.Data
             ),
             findings=(("*", "effects.effect-varies"), ("*", "effects.beats-natural")),
             figures=figures("gain"),
-            tables=("metrics", "paired", "curves"),
+            tables=filled("metrics", "paired", "curves"),
         ),
         Section(
             "Is it worth following them?",
@@ -67,17 +75,18 @@ def lay_out(config: EvaluateConfig, people: Opened, tables: Mapping[str, pl.Data
                 "Each person gets the arm with the largest predicted effect, control where none is above 0. Beside it stand all under "
                 "control, everybody under one arm, the best single arm (chosen on one half, valued on the other), arms at "
                 "random in equal shares, and the same number treated by natural response.",
+                *_direction(config, people),
             ),
             findings=(("*", "effects.beats-single-arm"),),
             figures=figures("policies"),
-            tables=("policies", "multi_arm"),
+            tables=filled("policies", "multi_arm"),
         ),
         Section(
             "Are predictions true in size?",
             words=("Effect scores regressed on predicted effects; bins hold equal numbers of people, ties together.",),
             findings=(("*", "effects.calibrated"),),
             figures=figures("calibration"),
-            tables=("calibration", "calibration_bins"),
+            tables=filled("calibration", "calibration_bins"),
         ),
     )
     return Layout(
@@ -88,6 +97,20 @@ def lay_out(config: EvaluateConfig, people: Opened, tables: Mapping[str, pl.Data
         EVALUATE_TABLES,
         EVALUATE_QUESTIONS,
     )
+
+
+def _direction(config: EvaluateConfig, people: Opened) -> tuple[str, ...]:
+    """Which way is better, for outcomes of which it was not said."""
+    stated = named_numbers(config.value, "--value")
+    lower = [name for name in people.outcomes.names if stated.get(name, 0.0) < 0]
+    told = []
+    if lower:
+        told.append(
+            f"Less of {', '.join(lower)} is better (--value), so it is judged by its worth alone: `value` is the outcomes' worth."
+        )
+    if not stated:
+        told.append("More of an outcome counts as better. Where less is, say so by its worth: --value OUTCOME=-1.")
+    return tuple(told)
 
 
 def warn(people: Opened, tables: Mapping[str, pl.DataFrame]) -> list[str]:

@@ -16,7 +16,7 @@ from querist.effects.configs import EvaluateConfig, named_numbers
 from querist.effects.errors import CostRange
 from querist.effects.outcomes import parse_outcomes
 from querist.effects.serving import load
-from querist.effects.studies.people import OPTIONS, Opened, open_people
+from querist.effects.studies.people import OPTIONS, Opened, open_people, outcome_worths
 from querist.errors import BadOption, ShapeMismatch, UnknownName, near
 from querist.files import fingerprint_array
 from querist.sources.rows import Rows, open_rows
@@ -151,10 +151,7 @@ def _has_outcome(name: str, model: Any, outcome: str) -> None:
 
 def priced(config: EvaluateConfig, people: Opened) -> Prices:
     """Worths and costs. Raises BadOption, UnknownName, CostRange."""
-    value = named_numbers(config.value, "--value")
-    for name in value:
-        if name not in people.outcomes.names:
-            raise UnknownName("--value: no such outcome", value=name, allowed=near(name, people.outcomes.names, 8))
+    value = outcome_worths(config.value, people.outcomes.names)
     if not config.cost:
         return Prices(value, None)
     cost = named_numbers(config.cost, "--cost")

@@ -21,6 +21,7 @@ from querist.effects.questions import (
     FRESH_ROWS,
 )
 from querist.effects.studies.people import Opened
+from querist.effects.words import arm_named, between, number, p_told, signed
 from querist.results.finding import Finding, Verdict
 from querist.statistics import holm, verdict
 
@@ -76,7 +77,7 @@ def _fresh(row: Row) -> Finding:
     answer: Verdict = "no" if row["p"] < ALARM and row["share"] > row["repeated"] else "yes"
     because = (
         f"{row['seen']} of {row['rows']} people ({row['share']:.2%}) have the features of someone {name} was fitted on; "
-        f"{row['repeated']:.2%} of this table's own people are repeated (p {row['p']:.3g})."
+        f"{row['repeated']:.2%} of this table's own people are repeated (p {p_told(row['p'])})."
     )
     return Finding(
         name, FRESH_ROWS.id, row["share"], FRESH_ROWS.unit, None, None, row["repeated"], row["p"], answer, because
@@ -87,7 +88,7 @@ def _hidden(row: Row) -> Finding:
     name = row["score"]
     if row["changed"] is None:
         told = "" if row["arm_auc"] is None else (
-            f"; by the score alone treated people are told from control with an AUC of {row['arm_auc']:.3f} (p {row['arm_p']:.3g}, "
+            f"; by the score alone treated people are told from control with an AUC of {row['arm_auc']:.3f} (p {p_told(row['arm_p'])}, "
             ".5 where it knows nothing of the arm)"
         )  # fmt: skip
         because = f"{name} is a column, which cannot be made again with other arms{told}."
@@ -101,7 +102,7 @@ def any_effect(row: Row, margins: Mapping[str, float], level: float) -> Finding:
     """What a row of `ate` says of a total effect; margins: what is too small to matter, by outcome."""
     subject, margin = _named(row), margins[row["outcome"]]
     if row["estimate"] is None:
-        because = f"The average effect of {row['arm']} on {row['outcome']} is {row['method']}."
+        because = f"The average effect of {arm_named(row['arm'])} on {row['outcome']} is {row['method']}."
         return Finding(subject, ANY_EFFECT.id, None, ANY_EFFECT.unit, None, None, 0.0, None, "cannot say", because)
     answer: Verdict = "cannot say"
     if row["p_adj"] is not None and row["p_adj"] < level:
@@ -109,8 +110,9 @@ def any_effect(row: Row, margins: Mapping[str, float], level: float) -> Finding:
     elif row["low"] is not None and verdict(row["low"], row["high"], no_within=(-margin, margin)) == "no":
         answer = "no"
     because = (
-        f"{row['arm']} changes {row['outcome']} by {_n(row['estimate'])} per person{_interval(row['low'], row['high'])} on average, "
-        f"against 0 (adjusted p {row['p_adj']:.3g}); below {_n(margin)} it would be too small to matter."
+        f"{arm_named(row['arm'], first=True)} changes {row['outcome']} by {number(row['estimate'])} per person"
+        f"{between(row['low'], row['high'])} on average, against 0 (adjusted p {p_told(row['p_adj'])}); within "
+        f"±{number(margin)} (--margin) it would be too small to matter."
     )
     return Finding(
         subject, ANY_EFFECT.id, row["estimate"], ANY_EFFECT.unit, row["low"], row["high"], 0.0, row["p_adj"], answer, because
@@ -125,8 +127,9 @@ def _arms_differ(row: Row, p: float, margins: Mapping[str, float], level: float)
     elif row["low"] is not None and verdict(row["low"], row["high"], no_within=(-margin, margin)) == "no":
         answer = "no"
     because = (
-        f"{row['best']} changes {row['outcome']} by {_n(row['difference'])} per person more than {row['worst']} does"
-        f"{_interval(row['low'], row['high'])}; χ² of equal arms is {row['statistic']:.1f} on {row['df']} (adjusted p {p:.3g})."
+        f"{arm_named(row['best'], first=True)} changes {row['outcome']} by {number(row['difference'])} per person"
+        f"{between(row['low'], row['high'])} more than {arm_named(row['worst'])} does; "
+        f"χ² of equal arms is {row['statistic']:.1f} on {row['df']} (adjusted p {p_told(p)})."
     )
     return Finding(
         row["outcome"], ARMS_DIFFER.id, row["difference"], ARMS_DIFFER.unit, row["low"], row["high"], 0.0, p, answer, because
@@ -167,12 +170,12 @@ def _varies(
             ):
                 answer = "no"
             told = "" if slope is None else (
-                f"; effects rise by {slope['slope']:.2f}{_interval(slope['slope_low'], slope['slope_high'], '.2f')} per unit predicted"
+                f"; effects rise by {slope['slope']:.2f}{between(slope['slope_low'], slope['slope_high'], '.2f')} per unit predicted"
             )  # fmt: skip
             because = (
-                f"Ranked by {score}, the best people gain {_n(row['estimate'])} per person more than all do"
-                f"{_interval(row['low'], row['high'])} (autoc), against 0 in a random order{told} (larger adjusted p "
-                f"{'not known' if p is None else f'{p:.3g}'})."
+                f"Ranked by {score}, the best people gain {number(row['estimate'])} per person more than all do"
+                f"{between(row['low'], row['high'])} (autoc), against 0 in a random order{told} (larger adjusted p "
+                f"{p_told(p)})."
             )
             yield Finding(
                 subject, EFFECT_VARIES.id, row["estimate"], EFFECT_VARIES.unit, row["low"], row["high"], 0.0, p, answer, because
@@ -197,8 +200,8 @@ def _beats_natural(score: str, many: bool, paired: pl.DataFrame) -> Iterator[Fin
         answer = verdict(row["low"], row["high"], yes_above=0.0) if row["low"] is not None else "cannot say"
         said = {"yes": "ranks better", "no": "ranks worse", "cannot say": "cannot be shown to rank better"}[answer]
         because = (
-            f"The Qini of {score} less that of natural response is {_n(row['difference'], sign=True)} {row['outcome']} per person"
-            f"{_interval(row['low'], row['high'])} on the same people: {score} {said} than what people do untreated."
+            f"The Qini of {score} less that of natural response is {signed(row['difference'])} {row['outcome']} per person"
+            f"{between(row['low'], row['high'])} on the same people: {score} {said} than what people do untreated."
         )
         yield Finding(
             subject, BEATS_NATURAL.id, row["difference"], BEATS_NATURAL.unit, row["low"], row["high"], 0.0, row["p"], answer, because
@@ -206,13 +209,15 @@ def _beats_natural(score: str, many: bool, paired: pl.DataFrame) -> Iterator[Fin
 
 
 def _beats_arm(score: str, many: bool, policies: pl.DataFrame) -> Iterator[Finding]:
+    alone = policies.filter(pl.col("versus").is_null() & (pl.col("method") == "dr"))
     for row in policies.filter((pl.col("policy") == score) & (pl.col("versus") == BEST)).to_dicts():
+        best = alone.filter((pl.col("outcome") == row["outcome"]) & pl.col("policy").str.starts_with(BEST))["policy"]
         subject = (f"{score}: " if many else "") + row["outcome"]
         low, high = row["difference_low"], row["difference_high"]
         answer: Verdict = verdict(low, high, yes_above=0.0) if low is not None else "cannot say"
         because = (
-            f"Giving each person the arm that {score} predicts best is worth {_n(row['value'])} {row['outcome']} per person, "
-            f"{_n(row['difference'], sign=True)}{_interval(low, high)} beside the best single arm for all."
+            f"Giving each person the arm that {score} predicts best is worth {number(row['value'])} {row['outcome']} per person, "
+            f"{signed(row['difference'])}{between(low, high)} beside the {best[0]} for all."
         )
         yield Finding(
             subject,
@@ -240,15 +245,7 @@ def _calibrated(row: Row, many: bool) -> Finding:
     elif low is not None and (high - low) / 2 < 0.5:
         answer = "yes"
     because = (
-        f"Effects on {row['outcome']} rise by {row['slope']:.2f}{_interval(low, high, '.2f')} per unit that {row['score']} predicts, "
+        f"Effects on {row['outcome']} rise by {row['slope']:.2f}{between(low, high, '.2f')} per unit that {row['score']} predicts, "
         "against 1 where predictions are true in size."
     )
     return Finding(subject, CALIBRATED.id, row["slope"], CALIBRATED.unit, low, high, 1.0, None, answer, because)
-
-
-def _n(value: float | None, sign: bool = False) -> str:
-    return "not known" if value is None else f"{value:+.3g}" if sign else f"{value:.3g}"
-
-
-def _interval(low: float | None, high: float | None, form: str = ".3g") -> str:
-    return "" if low is None or high is None else f" [{low:{form}}, {high:{form}}]"

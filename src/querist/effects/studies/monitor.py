@@ -14,7 +14,7 @@ from querist.effects.configs import MonitorConfig
 from querist.effects.questions import MONITOR_QUESTIONS
 from querist.effects.serving.folder import load, save
 from querist.effects.serving.scorer import model_hash
-from querist.effects.studies.people import OPTIONS, Opened, write_table
+from querist.effects.studies.people import OPTIONS, Opened, outcome_worths, write_table
 from querist.effects.tables.serve import MONITOR_TABLES
 from querist.errors import BadOption
 from querist.reports.result import Result
@@ -75,7 +75,9 @@ class MonitorStudy(Study[MonitorConfig]):
             columns.encode(next(self.rows(config, name).batches(rows=1)))
         if config.segment:
             self.rows(config, "after").chosen(config.segment)
-        self.people(config)
+        people = self.people(config)
+        if people is not None:
+            outcome_worths(config.value, people.outcomes.names)
 
     def inputs(self, config: MonitorConfig) -> Mapping[str, str]:
         """Content of the model and both tables."""

@@ -7,11 +7,12 @@ from typing import Any
 
 import polars as pl
 
-from querist.effects.configs import MonitorConfig
+from querist.effects.configs import MonitorConfig, named_numbers
 from querist.effects.figures.monitor import draw
 from querist.effects.questions import CONTROL_PRESENT, DRIFT, MONITOR_QUESTIONS, STILL_WORKS
 from querist.effects.studies.people import Opened
 from querist.effects.tables.serve import MONITOR_TABLES
+from querist.effects.words import arm_named, between, number, p_told, signed
 from querist.results.finding import Finding, Verdict
 from querist.results.layout import Layout, Section
 from querist.runs.study import Answer
@@ -25,7 +26,8 @@ def answer(config: MonitorConfig, tables: Mapping[str, pl.DataFrame], people: Op
     """Judge, draw, lay out."""
     whole = {spec.name: tables.get(spec.name, spec.frame([])) for spec in MONITOR_TABLES}
     findings = [_drift(whole["psi"])]
-    findings += [_works(row) for row in whole["realised"].to_dicts()]
+    lower = {name for name, worth in named_numbers(config.value, "--value").items() if worth < 0}
+    findings += [_works(row, row["outcome"] in lower) for row in whole["realised"].to_dicts()]
     if people is not None:
         findings.append(_control(whole["segments"]))
     shares = whole["arm_shares"].to_dicts()
@@ -33,7 +35,7 @@ def answer(config: MonitorConfig, tables: Mapping[str, pl.DataFrame], people: Op
     if shares and shares[0]["p"] is not None and shares[0]["p"] < ALARM:
         worst = max(shares, key=lambda row: abs(row["difference"]))
         alerts.append(
-            f"Shares of arms have moved: {worst['arm']} from {worst['before']:.1%} to {worst['after']:.1%} (p {shares[0]['p']:.3g})."
+            f"Shares of arms have moved: {worst['arm']} from {worst['before']:.1%} to {worst['after']:.1%} (p {p_told(shares[0]['p'])})."
         )
     missing = whole["segments"].filter(pl.col("control") == 0)
     summary: dict[str, Any] = {
@@ -93,7 +95,7 @@ def _drift(psi: pl.DataFrame) -> Finding:
     worst = max(rows, key=lambda row: row["psi"] / max(row["null"], 1e-12))
     above = sum(row["drifted"] for row in rows)
     because = (
-        f"{worst['column']} has a stability index of {worst['psi']:.3g}, against at most {worst['null']:.3g} from sampling alone "
+        f"{worst['column']} has a stability index of {number(worst['psi'])}, against at most {number(worst['null'])} from sampling alone "
         f"({worst['largest_bin']}: {worst['share_before']:.1%} before, {worst['share_after']:.1%} after); {above} of {len(rows)} columns "
         "lie above theirs."
     )
@@ -101,10 +103,10 @@ def _drift(psi: pl.DataFrame) -> Finding:
     return Finding("columns", DRIFT.id, worst["psi"], DRIFT.unit, None, None, worst["null"], None, answer, because)
 
 
-def _works(row: Mapping[str, Any]) -> Finding:
+def _works(row: Mapping[str, Any], lower: bool) -> Finding:
     subject = f"{row['arm']}, {row['outcome']}"
     if row["difference"] is None or row["low"] is None:
-        because = f"What {row['arm']} delivers in {row['outcome']} cannot be told: {row['reason'] or 'too few people'}."
+        because = f"What {arm_named(row['arm'])} delivers in {row['outcome']} cannot be told: {row['reason'] or 'too few people'}."
         return Finding(subject, STILL_WORKS.id, None, STILL_WORKS.unit, None, None, 0.0, None, "cannot say", because)
     half = -row["predicted"] / 2
     answer: Verdict = "cannot say"
@@ -113,8 +115,9 @@ def _works(row: Mapping[str, Any]) -> Finding:
     elif row["low"] <= 0 <= row["high"] and row["low"] > half:
         answer = "yes"
     because = (
-        f"The {row['people']} people for whom a gain is predicted gain {row['realised']:.3g} {row['outcome']} each from {row['arm']}, "
-        f"{row['difference']:+.3g} [{row['low']:.3g}, {row['high']:.3g}] beside the {row['predicted']:.3g} predicted."
+        f"The {row['people']} people for whom a gain is predicted {'are spared' if lower else 'gain'} {number(row['realised'])} "
+        f"{row['outcome']} each from {arm_named(row['arm'])}, {signed(row['difference'])}{between(row['low'], row['high'])} beside the "
+        f"{number(row['predicted'])} predicted."
     )
     return Finding(
         subject, STILL_WORKS.id, row["difference"], STILL_WORKS.unit, row["low"], row["high"], 0.0, row["p"], answer, because
@@ -128,6 +131,8 @@ def _control(segments: pl.DataFrame) -> Finding:
         f"{len(missing)} of {segments.height} segments have nobody under control: {named}{', …' if len(missing) > 3 else ''}."
         if missing
         else f"Each of {segments.height} segments has people under control."
+        if segments.height > 1
+        else f"{segments['control'][0]} of {segments['people'][0]} people are under control."
     )
     answer: Verdict = "no" if missing else "yes"
     return Finding(

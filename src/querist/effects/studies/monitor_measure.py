@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from querist.effects.configs import MonitorConfig
-from querist.effects.evaluation import given, response_of, scored
+from querist.effects.evaluation import Scored
 from querist.effects.parts import Effects
 from querist.effects.reading import arm_labels
 from querist.effects.serving.drift import Moved, bin_edges, binned, moved, nulls
 from querist.effects.serving.names import column_name
-from querist.effects.studies.people import Opened
+from querist.effects.studies.people import Opened, judged_rows, outcome_worths
 from querist.sources.rows import Rows
 from querist.sources.rows.values import texts
 from querist.statistics import mean_interval
@@ -142,27 +142,14 @@ def _realised(config: MonitorConfig, model: Any, people: Opened) -> Iterator[Row
     effects = model.predict_effects(people.people.features)
     order = [list(model.outcomes_).index(name) for name in people.outcomes.names]
     arms = [[str(arm) for arm in model.arms_].index(name) for name in people.names[1:]]
-    chosen = Effects(
-        effects.natural[:, order],
-        effects.base[:, order],
-        effects.incremental[:, arms][:, :, order],
-        np.asarray(effects.tier_weights)[arms],
-    )
-    options: dict[str, Any] = {
-        "control": people.labels[0],
-        "arms": list(people.labels[1:]),
-        "propensity": "share" if people.shares is None else np.array(people.shares),
-        "cluster": people.people.cluster,
-        "min_rows": config.min_rows,
-        "min_events": config.min_events,
-        "seed": config.seed,
-    }
-    columns = {name: people.outcomes.values[:, k] for k, name in enumerate(people.outcomes.names)}
-    judged = scored(chosen, given(people.people.arm, columns, **options))["model"]
-    rows = given(people.people.arm, columns, mu=np.nan_to_num(response_of(judged)), **options)
+    total = effects.total[:, arms][:, :, order]
+    judged = Scored("model", total, effects.natural[:, order], np.asarray(effects.tier_weights)[arms])
+    rows = judged_rows(people, config, judged)
+    worth = outcome_worths(config.value, people.outcomes.names)
     for cell in rows.cells:
+        sign = -1.0 if worth.get(cell.name, 0.0) < 0 else 1.0
         for m, arm in enumerate(people.names[1:]):
-            predicted = judged.total[cell.rows, m, cell.k]
+            predicted = sign * judged.total[cell.rows, m, cell.k]
             gain = predicted > 0
             row: Row = {"arm": arm, "outcome": cell.name, "people": int(gain.sum())}
             row |= dict.fromkeys(("predicted", "realised", "difference", "low", "high", "p", "reason"))
@@ -170,7 +157,7 @@ def _realised(config: MonitorConfig, model: Any, people: Opened) -> Iterator[Row
             if why is not None:
                 yield row | {"reason": why}
                 continue
-            psi = cell.psi[gain, m]
+            psi = sign * cell.psi[gain, m]
             parts = {name: None if one is None else one[gain] for name, one in cell.dependence.items()}
             value = mean_interval(psi - predicted[gain], level=1 - config.level, **parts)
             row |= {
@@ -183,10 +170,11 @@ def _realised(config: MonitorConfig, model: Any, people: Opened) -> Iterator[Row
 
 def _segments(config: MonitorConfig, model: Any, people: Opened) -> Iterator[Row]:
     names = list(config.segment) or list(model.columns_.categories)
+    control = people.codes == 0
     if not names:
+        yield {"column": "table", "segment": "all people", "people": len(people), "control": int(control.sum())}
         return
     table = people.rows.table(names).take(people.people.kept)
-    control = people.codes == 0
     for name in names:
         held = texts(table.column(name), name).to_pylist()
         values = np.array(["missing" if value is None else str(value) for value in held], dtype=object)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,10 +15,12 @@ from jaxtyping import Float, Int
 from querist.effects.arrays import arm_codes, lengths
 from querist.effects.configs import PeopleOptions, named_numbers
 from querist.effects.design import propensities
+from querist.effects.evaluation import Given, Scored, given, response_of
 from querist.effects.outcomes import Outcomes
 from querist.effects.reading import People, Roles, read_people, roles_of
-from querist.errors import BadOption
+from querist.errors import BadOption, UnknownName, near
 from querist.sources.rows import Columns, Encoded, Rows, open_rows
+from querist.sources.rows.values import pc
 from querist.statistics.arrays import codes as id_codes
 
 __all__ = [
@@ -27,13 +29,17 @@ __all__ = [
     "assembled",
     "control_label",
     "design_shares",
+    "judged_rows",
     "open_people",
     "open_roles",
+    "outcome_worths",
     "write_table",
 ]
 
 OPTIONS = ("arm", "outcome", "cluster", "block", "weight", "control")
 """What an address may say of its own table."""
+ROWS_TOLD = 100
+"""Rows from which a column that never repeats is told."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,7 @@ class Opened:
         """What a person must know of the table and its features, each once."""
         told = [f"The column {name} is missing in " for name in self.people.roles.features]
         notes = [note for note in self.columns.notes if not note.startswith(tuple(told))]
-        return list(dict.fromkeys([*self.people.warnings, *notes]))
+        return list(dict.fromkeys([*self.people.warnings, *notes, *_identifiers(self.people.features)]))
 
     @cached_property
     def encoded(self) -> Encoded:
@@ -97,6 +103,15 @@ class Opened:
     def clusters(self) -> Int[np.ndarray, "n"] | None:
         """Clusters as numbers."""
         return None if self.people.cluster is None else id_codes(self.people.cluster, "Clusters")[0]
+
+
+def _identifiers(features: pa.Table) -> Iterator[str]:
+    """Whole numbers and texts that differ in every row: nothing can be learnt from them that holds for other people."""
+    for name in features.column_names:
+        column, kind = features.column(name), features.schema.field(name).type
+        countable = pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if countable and len(column) >= ROWS_TOLD and pc.count_distinct(column, mode="all").as_py() == len(column):
+            yield f"The column {name} differs in every row: it looks like an identifier, which is no feature (--drop {name})"
 
 
 def open_roles(table: Any, config: PeopleOptions, *, need_outcomes: bool) -> tuple[Rows, Roles]:
@@ -164,6 +179,37 @@ def design_shares(pairs: tuple[str, ...], labels: list[Any]) -> tuple[float, ...
     if any(not share > 0 for share in stated.values()):
         raise BadOption("--design: a share is not positive", value=", ".join(pairs), allowed="above 0")
     return tuple(stated[name] / total for name in names)
+
+
+def judged_rows(people: Opened, config: Any, score: Scored | None, outcomes: Iterable[int] | None = None) -> Given:
+    """The people as effects are measured on them: ids, the design's probabilities or arm shares, and what `score` says of responses.
+
+    config: one with min_rows, min_events, seed. score: where it states responses to be used as nuisance, with the tier weights that
+    make its parts; arm means serve for None, and for outcomes of which it says nothing. outcomes: their places, all by default.
+    """
+    places = range(len(people.outcomes.names)) if outcomes is None else outcomes
+    return given(
+        people.people.arm,
+        {people.outcomes.names[k]: people.outcomes.values[:, k] for k in places},
+        control=people.labels[0],
+        arms=list(people.labels[1:]),
+        propensity="share" if people.shares is None else np.array(people.shares),
+        mu=None if score is None else response_of(score),
+        cluster=people.people.cluster,
+        tier_weights=None if score is None else score.own,
+        min_rows=config.min_rows,
+        min_events=config.min_events,
+        seed=config.seed,
+    )
+
+
+def outcome_worths(pairs: tuple[str, ...], names: Iterable[str]) -> dict[str, float]:
+    """Numbers of --value by outcome. Raises UnknownName for one that is none of these."""
+    known, found = list(names), named_numbers(pairs, "--value")
+    for name in found:
+        if name not in known:
+            raise UnknownName("--value: no such outcome", value=name, allowed=near(name, known, 8))
+    return found
 
 
 def assembled(

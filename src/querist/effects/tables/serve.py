@@ -151,9 +151,13 @@ REALISED = TableSpec(
     (
         Column("arm", "str", "Arm."),
         Column("outcome", "str", "Outcome."),
-        Column("people", "int", "People with a predicted effect above 0."),
-        Column("predicted", "float", "Mean predicted effect on them.", "outcome per person"),
-        Column("realised", "float", "Mean doubly robust effect score of them.", "outcome per person"),
+        Column(
+            "people",
+            "int",
+            "People for whom a gain is predicted: an effect above 0, or below where less is better (--value).",
+        ),
+        Column("predicted", "float", "Mean predicted gain of them.", "outcome per person"),
+        Column("realised", "float", "Mean doubly robust effect score of them, as a gain.", "outcome per person"),
         Column("difference", "float", "Realised less predicted.", "outcome per person"),
         Column("low", "float", "Lower end of its interval."),
         Column("high", "float", "Upper end."),

@@ -200,7 +200,8 @@ class Columns:
             one = self.facts[name]
             z = numbers(batch.column(name), name, start)
             gone = np.isnan(z)
-            out.missing[:, k] = gone
+            if gone.any():  # what is never written to takes no memory
+                out.missing[:, k] = gone
             z = (z - one.mean) / (one.sd or 1.0)
             np.clip(z, -CLIP, CLIP, out=z)
             z[gone] = 0.0
@@ -222,11 +223,14 @@ class Columns:
     def dense(self, encoded: Encoded) -> Float[np.ndarray, "n d"]:
         """The same rows for learners without embeddings, float32 [n d] with the columns of `dense_names`.
 
-        Numbers as they are; one column for each level; a column that says where a value is missing, only for columns in which
+        Numbers as they are (where there is nothing else, the very array of `encoded`, not to be changed); one column for each
+        level; a column that says where a value is missing, only for columns in which
         one was missing when they were learnt. A level that is unknown has 0 everywhere.
         """
-        out = np.zeros((len(encoded), len(self.dense_names)), dtype=np.float32)
         p = len(self.numbers)
+        if len(self.dense_names) == p:
+            return encoded.numbers
+        out = np.zeros((len(encoded), len(self.dense_names)), dtype=np.float32)
         out[:, :p] = encoded.numbers
         at = p
         for k, name in enumerate(self.numbers):
