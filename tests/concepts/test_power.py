@@ -157,6 +157,16 @@ def test_inversion_is_ranked_among_the_clean_resamples_of_other_tries():
     assert "19 are needed" in few["reason"][0]
 
 
+@pytest.mark.parametrize(("classes", "said"), [(4, "5 or more"), (6, None)])
+def test_inversion_needs_classes_to_be_an_outlier_of(classes, said):
+    settings = config(power=1, rates=(0.2,), epochs=1)
+    data = animals(120, classes=classes, split=False)
+    made = carry_out_try(settings, Material({}, {"data": data}), plan_power(settings, data), ("cleanse",), 0, CLEAN)
+    (row,) = made["power_runs"]
+    assert (row.get("statistic") is None) == (said is not None)
+    assert said is None or said in row["reason"]
+
+
 def test_alarms_are_counted_with_their_interval():
     rows = runs([0] * 20) + runs([1] * 19 + [0], rate=0.01, auc=0.9) + runs([1] * 20, rate=0.05, auc=1.0)
     rows += runs([None] * 20, "conflicts", alarm=None, named=None, reason="it scores rows and reports none")

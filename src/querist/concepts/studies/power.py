@@ -20,6 +20,7 @@ from querist.concepts.attacks import Setting, choose_targets, select
 from querist.concepts.configs import DetectConfig
 from querist.concepts.data import ConceptData
 from querist.concepts.detectors import ConceptCleanse, Detector, TwoSample, conflicts, evaluate
+from querist.concepts.detectors._anomaly import LEAST_CLASSES
 from querist.concepts.model import CBM
 from querist.concepts.studies.audit_measure import recipe_of
 from querist.concepts.studies.detect_measure import NEEDS_MODEL, Truth, fitted, views
@@ -54,6 +55,11 @@ class PowerPlan:
     sizes: tuple[int, ...]
     rates: tuple[float, ...]
     mode: str
+
+    @property
+    def planted(self) -> tuple[Any, ...]:
+        """The targets that come to their turn."""
+        return self.targets[: self.tries]
 
     def case(self, repeat: int) -> tuple[Any, str, int]:
         """Target, selector and size of a try, the same at every rate."""
@@ -142,9 +148,10 @@ def resample(
     values = [np.array(side.concepts) for side in (data, reference)]
     pictures = [None if side.images is None else np.array(side.images) for side in (data, reference)]
     both = pictures[0] is not None and pictures[1] is not None
+    names = reference.labels.astype(str)
     for code, label in enumerate(data.classes):
         mine = np.flatnonzero(data.codes == code)
-        theirs = np.flatnonzero(reference.labels.astype(str) == str(label))
+        theirs = np.flatnonzero(names == str(label))
         if not mine.size or not theirs.size:
             continue
         order = rng.permutation(mine.size + theirs.size)
@@ -225,7 +232,11 @@ def _judged(
         "alarm": bool(found.classes or found.concepts),
         "named": target in {str(label) for label in found.classes},
     }
-    if isinstance(found, ConceptCleanse) and found.inversion is not None:
+    if (
+        isinstance(found, ConceptCleanse)
+        and found.inversion is not None
+        and len(found.inversion.codes) >= LEAST_CLASSES
+    ):
         # Its null are the clean resamples of all tries, which this one does not know.
         largest = int(found.inversion.index.argmax())
         said = {

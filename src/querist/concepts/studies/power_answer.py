@@ -88,7 +88,7 @@ def power_findings(table: pl.DataFrame, plan: PowerPlan) -> list[Finding]:
             text += " (one in twenty of them by construction)"
         if own["auc"] is not None:
             text += f"; the mean AUC of its rows is {number(own['auc'])}"
-        text += f"; {rule}; {times(len(plan.targets), 'target')}."
+        text += f"; {rule}; {times(len(plan.planted), 'target')}."
         found.append(
             Finding(
                 str(method), WOULD_BE_FOUND.id, own["share"], WOULD_BE_FOUND.unit, low, high, clean["share"], None,
@@ -130,7 +130,7 @@ def power_lead(findings: Sequence[Finding], table: pl.DataFrame, plan: PowerPlan
 def power_words(plan: PowerPlan, trusted: bool, suspicious: bool) -> tuple[str, ...]:
     """How the copies were made, and what their numbers do not say."""
     rates = ", ".join(_percent(rate) for rate in plan.rates)
-    names = ", ".join(map(str, plan.targets[:8])) + (", …" if len(plan.targets) > 8 else "")
+    names = ", ".join(map(str, plan.planted[:8])) + (", …" if len(plan.planted) > 8 else "")
     drawn = (
         "suspect and trusted rows change sides at random inside every class, which is the null of what compares them and keeps every size"
         if trusted
@@ -138,8 +138,8 @@ def power_words(plan: PowerPlan, trusted: bool, suspicious: bool) -> tuple[str, 
         "that is fitted on one copy knows the other by heart"
     )
     said = [
-        f"{times(plan.tries, 'try', 'tries')}: in each {drawn}. The same rows are searched as they are (the clean resample) and "
-        f"with {_attack(plan)} planted at {rates}; {times(len(plan.targets), 'target')} ({names}) take turns. "
+        f"{times(plan.tries, 'try', 'tries')}: in each, {drawn}. The same rows are searched as they are (the clean resample) and "
+        f"with {_attack(plan)} planted at {rates}; {times(len(plan.planted), 'target')} ({names}) take turns. "
         "Every try trains its own head and is given no truth.",
         "An alarm is a class or concepts that a method names. Resamples share rows: the intervals speak of resamples of this table, "
         "and not of all tables like it.",
@@ -158,7 +158,7 @@ def power_block(table: pl.DataFrame, plan: PowerPlan, trusted: bool) -> dict[str
     kept = ("method", "rate", "runs", "alarms", "share", "low", "high", "named", "auc")
     return {
         "tries": plan.tries,
-        "targets": [str(target) for target in plan.targets],
+        "targets": [str(target) for target in plan.planted],
         "selectors": list(plan.selectors),
         "sizes": list(plan.sizes),
         "rates": list(plan.rates),

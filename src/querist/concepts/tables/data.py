@@ -170,7 +170,7 @@ POWER = TableSpec(
     name="power",
     meaning="One row per detector and rate: its alarms on copies with that much known poison, and on clean resamples (rate 0).",
     key=("method", "rate"),
-    shown=("alarms", "decided", "share", "low", "high", "named", "auc", "recall"),
+    shown=("alarms", "decided", "share", "low", "high", "named", "auc"),
     columns=(
         Column("method", "str", "The detector; reference and agreement are the two tests of the method pattern."),
         Column("rate", "float", "Rate of poisoning; 0 is a clean resample, whose alarms are false ones.", "fraction"),
