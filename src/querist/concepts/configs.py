@@ -95,14 +95,10 @@ def _labels(value: Any) -> Any:
     return str(value)
 
 
-def _shares(value: tuple[float, ...]) -> tuple[float, ...]:
-    if any(not 0 < rate <= 1 for rate in value):
+def _in_range(value: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    if name == "rates" and any(not 0 < rate <= 1 for rate in value):
         raise ValueError("rates with 0 < rate <= 1")
-    return value
-
-
-def _counts(value: tuple[int, ...]) -> tuple[int, ...]:
-    if any(size < 1 for size in value):
+    if name == "sizes" and any(size < 1 for size in value):
         raise ValueError("sizes of 1 or more")
     return value
 
@@ -233,15 +229,10 @@ class AuditOptions(HeadOptions):
     def _headline(cls, value: str) -> str:
         return str(headline_of(value))
 
-    @field_validator("rates")
+    @field_validator("rates", "sizes")
     @classmethod
-    def _rates(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        return _shares(value)
-
-    @field_validator("sizes")
-    @classmethod
-    def _sizes(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        return _counts(value)
+    def _grid(cls, value: tuple[Any, ...], info: Any) -> tuple[Any, ...]:
+        return _in_range(value, info.field_name)
 
 
 class AuditConfig(AuditOptions):
@@ -328,8 +319,7 @@ class DetectOptions(HeadOptions):
         default=(), description="Rates of poisoning that are tried, in 0 … 1, by commas. None: .01,.05,.1."
     )
     poison_mode: PoisonMode = Field(
-        default="mix",
-        description="What is planted in tries: mix, dirty or clean, as in `concepts poison`.",
+        default="mix", description="What is planted in tries: mix, dirty or clean, as in `concepts poison`."
     )
 
     @field_validator("methods", "selectors", "sizes", "rates", mode="before")
@@ -342,15 +332,10 @@ class DetectOptions(HeadOptions):
     def _targets(cls, value: Any) -> Any:
         return _labels(value)
 
-    @field_validator("rates")
+    @field_validator("rates", "sizes")
     @classmethod
-    def _rates(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        return _shares(value)
-
-    @field_validator("sizes")
-    @classmethod
-    def _sizes(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        return _counts(value)
+    def _grid(cls, value: tuple[Any, ...], info: Any) -> tuple[Any, ...]:
+        return _in_range(value, info.field_name)
 
 
 class DetectConfig(DetectOptions):
