@@ -13,6 +13,7 @@ from tests.harness import Bad, check_bad_input
 from querist.cli import main
 from querist.concepts import CBM, ConceptData, audit, cat, detect, fit_head, poison, poisoned_copy, repair
 from querist.concepts.errors import DuplicateName, NotBinary, SchemaMismatch
+from querist.concepts.heads import Head, SmallBackbone
 from querist.errors import (
     BadOption,
     BadValues,
@@ -304,7 +305,7 @@ def test_tables_and_options_that_cannot_be_by_command(tmp_path):
 
 def test_tables_that_are_taken_with_a_word_about_them_by_command(tmp_path, capsys):
     """Rows of the room's table of bad input that end with 0: unknown cells, constant concepts, labels in words, a class of one row,
-    few classes, no reference, a class that the reference lacks.
+    few classes, no reference, a class that the reference lacks, a model that reads pictures where there are none.
     """
     cells = C[:, :5].copy()
     cells[:, 4] = 1
@@ -349,7 +350,13 @@ def test_tables_that_are_taken_with_a_word_about_them_by_command(tmp_path, capsy
     assert classes == {"kind 0", "kind 1", "kind 2", "rare"}
     selection = pl.read_parquet(tmp_path / "alone" / "tables" / "selection.parquet")
     assert "always" not in set(selection["concept"])
-    _, found = said("--reference", str(tmp_path / "trusted.csv"), "--out", str(tmp_path / "beside"))
+    sees = CBM(SmallBackbone(5), Head(5, 4, head="mlp:8"), input="prob", classes=sorted(classes))
+    sees.save(tmp_path / "sees")
+    beside = ["--reference", str(tmp_path / "trusted.csv"), "--model", str(tmp_path / "sees")]
+    summary, found = said(*beside, "--out", str(tmp_path / "beside"))
+    told = {row["what"]: row["reason"] for row in summary["passed_over"]}
+    assert "no images" in told["reachability"]
+    assert "the table has none" in told["accuracy of the given model"]
     lacking = found["concepts.table-poisoned", "rare"]
     assert lacking["verdict"] == "cannot say"
     assert "trusted row" in lacking["because"]
