@@ -173,7 +173,8 @@ def test_alarms_are_counted_with_their_interval():
     rows += runs(
         [None] * 20, "conflicts", 0.01, alarm=None, named=None, auc=0.5, reason="it scores rows and reports none"
     )
-    table = power_table(POWER_RUNS.frame(rows))
+    held = POWER_RUNS.frame(rows)
+    table = power_table(held)
     one = table.filter((pl.col("method") == "agreement") & (pl.col("rate") == 0.01)).row(0, named=True)
     told = wilson(19, 20)
     assert (one["alarms"], one["decided"], one["runs"], one["named"]) == (19, 20, 20, 19)
@@ -183,11 +184,16 @@ def test_alarms_are_counted_with_their_interval():
     never = table.filter(pl.col("method") == "conflicts")
     assert never["alarms"].null_count() == never.height == 2
     assert never["reason"].to_list() == ["it scores rows and reports none"] * 2
-    (finding,) = power_findings(table, PLAN)
+    (finding,) = power_findings(table, held, PLAN)
     assert (finding.subject, finding.verdict, finding.null) == ("agreement", "yes", 0.0)
     assert "Had 1 % of this table been poisoned" in finding.because
     assert "agreement would have seen it in 19 of 20 tries" in finding.because
     assert "in 0 of 20 clean resamples" in finding.because
+    other = held.with_columns(
+        pl.when(pl.col("repeat") % 2 == 0).then(pl.lit("cat+")).otherwise("selector").alias("selector")
+    )
+    (finding,) = power_findings(table, other, PLAN)
+    assert "(CAT+ 10 of 10, CAT 9 of 10, at 5 % in 20 of 20 tries)" in finding.because
     assert "19 of 20 tries" in power_lead([finding], table, PLAN)
     drawn = figures.power(table)
     assert [trace["name"] for trace in drawn.data][:2] == ["1 % poisoned", "5 % poisoned"]
@@ -207,8 +213,9 @@ def test_alarms_are_counted_with_their_interval():
 )
 def test_a_method_that_always_alarms_finds_nothing(clean, planted, verdict):
     rows = runs([i < clean for i in range(20)]) + runs([i < planted for i in range(20)], rate=0.01)
-    table = power_table(POWER_RUNS.frame(rows))
-    (finding,) = power_findings(table, PLAN)
+    held = POWER_RUNS.frame(rows)
+    table = power_table(held)
+    (finding,) = power_findings(table, held, PLAN)
     assert finding.verdict == verdict
     if clean == 20:
         assert "clean resamples alarm about as often" in finding.because
@@ -216,8 +223,9 @@ def test_a_method_that_always_alarms_finds_nothing(clean, planted, verdict):
 
 
 def test_nothing_is_said_where_no_method_can_alarm():
-    table = power_table(POWER_RUNS.frame(runs([None], "conflicts", alarm=None, named=None)))
-    assert power_findings(table, PLAN) == []
+    held = POWER_RUNS.frame(runs([None], "conflicts", alarm=None, named=None))
+    table = power_table(held)
+    assert power_findings(table, held, PLAN) == []
     assert power_lead([], table, PLAN) == ""
     assert figures.power(table) is None
     assert detectors_of(("pattern", "spectral"), True) == ["reference", "agreement", "spectral"]

@@ -70,7 +70,7 @@ def answer(config: DetectConfig, material: Material, methods: Sequence[str], pla
     )
     if ready["stealth"].height:
         findings += stealth_finding(ready["stealth"], "reference")
-    findings += power_findings(ready["power"], plan)
+    findings += power_findings(ready["power"], ready["power_runs"], plan)
     named = suspects(ready["tests"], ready["class_evidence"])
     drawn = [
         figures.class_evidence(ready["class_evidence"], named),

@@ -60,8 +60,8 @@ def power_table(runs: pl.DataFrame) -> pl.DataFrame:
     return POWER.frame(made)
 
 
-def power_findings(table: pl.DataFrame, plan: PowerPlan) -> list[Finding]:
-    """One of every detector that can alarm: at the smallest rate, beside its alarms on clean resamples."""
+def power_findings(table: pl.DataFrame, runs: pl.DataFrame, plan: PowerPlan) -> list[Finding]:
+    """One of every detector that can alarm: at the smallest rate, beside its alarms on clean resamples; by selector in words."""
     found = []
     for (method,), part in table.group_by("method", maintain_order=True):
         rows = {row["rate"]: row for row in part.to_dicts() if row["share"] is not None}
@@ -80,7 +80,8 @@ def power_findings(table: pl.DataFrame, plan: PowerPlan) -> list[Finding]:
         }[said]
         text = f"Had {_percent(rate)} of this table been poisoned ({_attack(plan)}), {method} would have seen it in {_of(own)} "
         text += f"[{number(low)}, {number(high)}]"
-        more = [f"at {_percent(r)} in {_of(row)}" for r, row in rows.items() if r not in (CLEAN, rate)]
+        more = _by_selector(runs.filter((pl.col("method") == method) & (pl.col("rate") == rate)))
+        more += [f"at {_percent(r)} in {_of(row)}" for r, row in rows.items() if r not in (CLEAN, rate)]
         text += f" ({', '.join(more)})" if more else ""
         text += "" if own["named"] is None else f", and named the target's class in {own['named']}"
         text += f"; with nothing planted it alarms in {_of(clean, 'clean resample')} [{number(clean['low'])}, {number(clean['high'])}]"
@@ -98,6 +99,17 @@ def power_findings(table: pl.DataFrame, plan: PowerPlan) -> list[Finding]:
     return found
 
 
+def _by_selector(runs: pl.DataFrame) -> list[str]:
+    """Alarms of each selector's triggers, where there are several."""
+    told = runs.filter(pl.col("alarm").is_not_null())
+    parts = [(name, part["alarm"]) for (name,), part in told.group_by("selector", maintain_order=True)]
+    return [f"{_called(name)} {int(alarm.sum())} of {len(alarm)}" for name, alarm in parts] if len(parts) > 1 else []
+
+
+def _called(selector: Any) -> str:
+    return selector if selector == "random" else str(selector).upper()
+
+
 def _percent(rate: float) -> str:
     return f"{100 * rate:g} %"
 
@@ -109,7 +121,7 @@ def _of(row: dict[str, Any], what: str = "") -> str:
 
 def _attack(plan: PowerPlan) -> str:
     sizes = " or ".join(map(str, plan.sizes))
-    selectors = " or ".join(name.upper() if name != "random" else name for name in plan.selectors)
+    selectors = " or ".join(map(_called, plan.selectors))
     return f"mode {plan.mode}, {selectors} triggers of {sizes} concept{'' if sizes == '1' else 's'}"
 
 
