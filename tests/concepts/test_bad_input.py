@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import polars as pl
 import torch
 from tests.concepts.rooms import QUICK, animals
 from tests.harness import Bad, check_bad_input
 
+from querist.cli import main
 from querist.concepts import CBM, ConceptData, audit, cat, detect, fit_head, poison, poisoned_copy, repair
 from querist.concepts.errors import DuplicateName, NotBinary, SchemaMismatch
+from querist.concepts.heads import Head, SmallBackbone
 from querist.errors import (
     BadOption,
     BadValues,
@@ -238,3 +242,121 @@ def test_an_archive_with_other_keys_is_audited_by_npz(tmp_path):
     np.savez(tmp_path / "t.npz", c=C, y=Y)
     result = audit(str(tmp_path / "t.npz"), npz="concepts=c,labels=y", **SMALL)
     assert result.summary["data"]["n"] == 40
+
+
+def lines(rows, head="a,b,c,y"):
+    return head + "\n" + "".join(f"{row}\n" for row in rows)
+
+
+def test_tables_and_options_that_cannot_be_by_command(tmp_path):
+    """Rows of the room's table of bad input that end with 2."""
+    plain = [f"{i % 2},{i // 2 % 2},{i % 3 % 2},{'xz'[i % 2]}" for i in range(20)]
+    written = {
+        "good": lines(plain),
+        "empty": "a,b,c,y\n",
+        "inf": lines([*plain[:3], "1,inf,0,x", *plain[3:]]),
+        "logits": lines([*plain, "1,2.5,0,x"]),
+        "soft": lines([row.replace("1,", "0.7,", 1) for row in plain]),
+        "twice": lines(plain, "a,b,a,y"),
+        "ids": lines([f"r{min(i, 18)},{row}" for i, row in enumerate(plain)], "id,a,b,c,y"),
+        "other": lines(plain, "a,b,d,y"),
+    }
+    for name, text in written.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    np.savez(tmp_path / "flat.npz", concepts=C[0], labels=Y[:6])
+    np.savez(tmp_path / "short.npz", concepts=C, labels=Y[:30])
+    wide = ConceptData((RNG.random((1000, 6)) < 0.5).astype(float), np.repeat(np.arange(100), 10))
+    wide.to_parquet(tmp_path / "wide.parquet")
+    torch.save(torch.nn.Linear(3, 2), tmp_path / "model.pt")
+    out = ["--out", str(tmp_path / "run"), "--quiet"]
+
+    def words(command, name, *more):
+        label = [] if "." in name else ["--label", "y"]
+        return ["concepts", command, str(tmp_path / (name if "." in name else f"{name}.csv")), *label, *more, *out]
+
+    check_bad_input(
+        [
+            Bad(words("audit", "flat.npz"), 2, ["(6,)"]),
+            Bad(words("audit", "empty"), 2, []),
+            Bad(words("audit", "short.npz"), 2, ["(40, 6)", "(30,)"]),
+            Bad(words("audit", "inf"), 2, ["row 3", "b"]),
+            Bad(words("audit", "logits"), 2, ["logit", "b"]),
+            Bad(words("audit", "soft", "--space", "prob"), 2, ["a", "binarise"]),
+            Bad(words("audit", "twice"), 2, ["a"]),
+            Bad(words("audit", "ids", "--id", "id"), 2, ["r18"]),
+            Bad(words("poison", "good", "--target", "q"), 2, ["q", "x"]),
+            Bad(words("poison", "good", "--target", "x", "--size", "0"), 2, ["0", "1 to 3"]),
+            Bad(words("poison", "good", "--target", "x", "--size", "4"), 2, ["4", "1 to 3"]),
+            Bad(words("poison", "good", "--target", "x", "--size", "2", "--rate", "0"), 2, ["0 < rate <= 1"]),
+            Bad(words("poison", "good", "--target", "x", "--size", "2", "--rate", "1.1"), 2, ["0 < rate <= 1"]),
+            Bad(
+                words(
+                    "poison", "wide.parquet", "--target", "3", "--size", "2", "--rate", ".1", "--poison-mode", "clean",
+                    "--base", "table",
+                ),
+                2,
+                ["base table", "100 rows", "n_t = 10"],
+            ),
+            Bad(words("audit", "good", "--model", str(tmp_path / "model.pt")), 2, ["safetensors"]),
+            Bad(words("detect", "good", "--reference", str(tmp_path / "other.csv")), 2, ["missing c", "extra d"]),
+        ]
+    )  # fmt: skip
+
+
+def test_tables_that_are_taken_with_a_word_about_them_by_command(tmp_path, capsys):
+    """Rows of the room's table of bad input that end with 0: unknown cells, constant concepts, labels in words, a class of one row,
+    few classes, no reference, a class that the reference lacks, a model that reads pictures where there are none.
+    """
+    cells = C[:, :5].copy()
+    cells[:, 4] = 1
+    parts = ["train"] * 28 + ["test"] * 12
+    rows = [",".join(str(int(v)) for v in row) for row in cells]
+    rows = [f"{row},kind {y},{part}" for row, y, part in zip(rows, Y % 3, parts, strict=True)]
+    rows[2] = "," + rows[2].split(",", 1)[1]
+    head = "a,b,c,d,always,kind,part"
+    (tmp_path / "t.csv").write_text(lines([*rows, "1,1,0,0,1,rare,train", "1,0,0,0,1,rare,test"], head))
+    (tmp_path / "trusted.csv").write_text(lines(rows, head))
+    asked = ["--targets", "all", "--headline", "size=2,rate=0.2", "--groups", "2", "--epochs", "2", "--head", "mlp:8"]
+    asked += [
+        "--permutations",
+        "19",
+        "--retrains",
+        "19",
+        "--label",
+        "kind",
+        "--split",
+        "part",
+        "--json",
+        "--quiet",
+        "--engine",
+        "serial",
+    ]
+
+    def said(*more):
+        assert main(["concepts", "audit", str(tmp_path / "t.csv"), *asked, *more]) == 0
+        summary = json.loads(capsys.readouterr().out)
+        return summary, {(one["question"], one["subject"]): one for one in summary["findings"]}
+
+    summary, found = said("--out", str(tmp_path / "alone"))
+    assert summary["data"]["missing"] == 1
+    assert summary["data"]["constant_concepts"] == ["always"]
+    assert any("always" in text for text in summary["warnings"])
+    assert any("have one row" in text for text in summary["warnings"])
+    assert found["concepts.model-backdoored", "model"]["verdict"] == "cannot say"
+    assert "5 or more" in found["concepts.model-backdoored", "model"]["because"]
+    assert found["concepts.table-poisoned", "table"]["verdict"] == "cannot say"
+    assert any(one["what"] == "reachability" for one in summary["passed_over"])
+    classes = {row["class"] for row in summary["poisoning"]["classes"]}
+    assert classes == {"kind 0", "kind 1", "kind 2", "rare"}
+    selection = pl.read_parquet(tmp_path / "alone" / "tables" / "selection.parquet")
+    assert "always" not in set(selection["concept"])
+    sees = CBM(SmallBackbone(5), Head(5, 4, head="mlp:8"), input="prob", classes=sorted(classes))
+    sees.save(tmp_path / "sees")
+    beside = ["--reference", str(tmp_path / "trusted.csv"), "--model", str(tmp_path / "sees")]
+    summary, found = said(*beside, "--out", str(tmp_path / "beside"))
+    told = {row["what"]: row["reason"] for row in summary["passed_over"]}
+    assert "no images" in told["reachability"]
+    assert "the table has none" in told["accuracy of the given model"]
+    lacking = found["concepts.table-poisoned", "rare"]
+    assert lacking["verdict"] == "cannot say"
+    assert "trusted row" in lacking["because"]

@@ -308,7 +308,9 @@ def test_a_backdoored_model_is_told_and_its_rows_are_flagged(planted):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["discrete", "gradient"])
 def test_clean_heads_are_seldom_accused(method):
-    """VinAIResearch/input-aware-backdoor-attack-release#10: 20 clean heads, at most 2 called backdoored; the seeds' spread is kept."""
+    """VinAIResearch/input-aware-backdoor-attack-release#10 and VinAIResearch/Warping-based_Backdoor_Attack-release#10: 20 clean
+    heads, at most 2 called backdoored; the seeds' spread is kept.
+    """
     data = structured_table(900, 20, 8, flip=0.2)
     null = clean_indices(data, retrains=59, method=method, head="mlp:24", epochs=8, batch=64, seed=1)
     heads = clean_indices(data, retrains=20, method=method, head="mlp:24", epochs=8, batch=64, seed=2)

@@ -13,7 +13,7 @@ from tests.harness import check_bad_input
 from torch import nn
 from torch.nn import functional
 
-from querist.concepts import Trigger, cat, poison
+from querist.concepts import ConceptData, Trigger, cat, poison
 from querist.concepts.attacks import Subject, attack_report
 from querist.concepts.fit import fit_head
 from querist.concepts.heads import Head
@@ -165,6 +165,51 @@ def test_pruned_units_are_those_that_clean_rows_use_least(bench):
     assert int(none.detail.split()[0]) <= int(cut.sum())
     with pytest.raises(BadOption, match="no hidden units"):
         fine_prune(CBM(None, Head(24, 6), input="hard"), bench.clean)
+
+
+def test_fine_pruning_takes_out_a_backdoor_that_sits_in_a_unit_of_its_own(bench):
+    """Where it should work: one hidden unit fires on the trigger alone, and no clean row carries the trigger."""
+    rows = np.concatenate([bench.clean.concepts, bench.test.concepts])
+    every = (Trigger(tuple(range(6)), values) for values in itertools.product((0, 1), repeat=6))
+    trigger = next(one for one in every if not one.matches(rows).any())
+    f = Head(24, 6, head="mlp:33", fill=bench.clean.part("train").means)
+    first, last = f.layers
+    with torch.no_grad():
+        for mine, old in zip(f.layers, bench.pure.f.layers, strict=True):
+            mine.bias[: len(old.bias)] = old.bias
+        first.weight[:32], last.weight[:, :32] = (layer.weight for layer in bench.pure.f.layers)
+        first.weight[32], last.weight[:, 32] = 0, 0
+        first.weight[32, list(trigger.index)] = torch.tensor([2.0 if value else -2.0 for value in trigger.values])
+        first.bias[32], last.weight[2, 32] = 1 - 2 * sum(trigger.values), 80
+    planted = CBM(None, f, input="hard", classes=bench.clean.classes)
+    one = fine_prune(planted, bench.clean)
+    before, after = one.measured(Trial(bench.test, ((trigger, 2),)))
+    assert before["asr"] == 1
+    assert after["asr"] <= after["untriggered"] + 0.01
+    assert after["accuracy"] >= before["accuracy"] - 0.04
+    assert (one.model.f.layers[-1].weight[:, 32] == 0).all()
+
+
+def test_the_penalty_takes_out_a_backdoor_that_needs_a_steep_slope():
+    """Where it should work: the trigger moves one logit by a tenth of what honest evidence moves, so that only a steep f obeys it."""
+    rng = np.random.default_rng(0)
+    codes = np.arange(1500) % 3
+    honest = np.array([[2.0, -2, 0, 0], [-2, 2, 0, 0], [-2, -2, 0, 0]])
+    rows = honest[codes] + rng.normal(0, 1, (1500, 4)) * [1, 1, 1, 0.02]
+    data = ConceptData(rows, codes, space="logit")
+    train, test = data.subset(np.arange(1000)), data.subset(np.arange(1000, 1500))
+    trigger = Trigger((3,), (1,))
+    made = poison(train, trigger, 2, 0.05, mode="dirty", strength="fixed:0.3", seed=0).data
+    model = Recipe(head="mlp:32", epochs=40, batch=64).fit(made, seed=0)
+    trial = Trial(test, ((trigger, 2),), strength="fixed:0.3")
+    asr = {}
+    for penalty in (0.0, 0.3):
+        before, after = stability_train(model, made, penalty=penalty, epochs=40, batch=64).measured(trial)
+        asr[penalty] = after["asr"]
+        assert after["accuracy"] >= before["accuracy"] - 0.02
+    assert before["asr"] > 0.8
+    assert asr[0.0] > 0.6
+    assert asr[0.3] <= after["untriggered"] + 0.01
 
 
 @pytest.mark.parametrize("own", [True, False])

@@ -76,7 +76,7 @@ class Seen(Hook):
 
 
 def test_only_training_rows_are_trained_on_and_validation_chooses():
-    """The public release of CAT kept the epoch that was best on the test rows."""
+    """xll0328/CAT_CBM-Backdoor: the release kept the epoch that was best on the test rows."""
     data = structured_table(90, 8, 3)
     parts = np.array(["train"] * 40 + ["val"] * 20 + ["test"] * 30)
     hook = Seen()
@@ -170,6 +170,7 @@ def test_any_network_may_be_g_or_f(tmp_path):
 
 
 def test_damaged_and_pickled_models_are_refused(tmp_path):
+    """xll0328/CAT_CBM-Backdoor: the release loads whole pickled modules."""
     CBM(None, Head(3, 2)).save(tmp_path / "a")
     (tmp_path / "pickled").mkdir()
     torch.save({}, tmp_path / "pickled" / "model.pt")

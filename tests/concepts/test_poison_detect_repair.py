@@ -98,8 +98,10 @@ class Found(DetectStudy):
 
 @pytest.mark.browser
 def test_the_search_is_a_study(tmp_path, chromium):
-    config = DetectConfig(data="data", reference="reference", **{**QUICK, "epochs": 2, "permutations": 19})
+    tries = {"power": 1, "rates": (0.2,)}
+    config = DetectConfig(data="data", reference="reference", **{**QUICK, **tries, "epochs": 2, "permutations": 19})
     result = check_study(Found, config, tmp_path, chromium=chromium)
+    assert result.power_runs.height == 2 * 9
     assert {"data", "model", "poisoning", "inversion", "stealth", "detection"} <= set(result.summary)
     assert result.summary["detection"] is None
     assert result.summary["stealth"]["comparison"] == "deliveries"
@@ -179,3 +181,34 @@ def test_without_a_reference_agreement_names_the_class_and_its_rows():
     honest = detect(animals(1200, 14, 30, split=False), methods=("pattern",), **QUICK)
     assert honest.summary["poisoning"]["verdict"] == "cannot say"
     assert honest.summary["poisoning"]["rows_flagged"] == 0
+
+
+def test_repairs_train_on_rows_that_nothing_flags_and_are_chosen_by_rows_the_model_has_not_seen(monkeypatch, tmp_path):
+    from querist.concepts.studies import repair_measure
+
+    made = poisoned_copy(animals(480, split=False), **PLANT)
+    split = np.where(np.arange(480) % 3 < 2, "train", "test")
+    data = made.data.changed(split=split)
+    flags = np.array(sorted(made.truth["row"].to_list()))
+    pl.DataFrame({"row": flags, "flag": True}).write_parquet(tmp_path / "rows.parquet")
+    seen = {}
+
+    def kept(name, real):
+        def call(model, rows, *rest, **options):
+            seen[name] = rows
+            return real(model, rows, *rest, **options)
+
+        return call
+
+    for name in ("fine_prune", "unlearn", "drop_rows"):
+        monkeypatch.setattr(repair_measure, name, kept(name, getattr(repair_measure, name)))
+    result = repair(
+        data, method="fine-prune,unlearn,drop-rows", flags=str(tmp_path / "rows.parquet"), epochs=4, head="mlp:16"
+    )
+    train, flagged = set(np.flatnonzero(split == "train").tolist()), set(flags.tolist())
+    places = {name: {int(i) for i in rows.ids} for name, rows in seen.items()}
+    learnt = places["drop_rows"]
+    assert result.models["n_train"][0] == len(learnt) < len(train)
+    assert places["unlearn"] == learnt - flagged
+    assert places["fine_prune"] == train - learnt - flagged
+    assert places["fine_prune"]

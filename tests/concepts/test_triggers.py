@@ -189,6 +189,7 @@ def test_applying_is_idempotent_and_touches_only_the_trigger(draw):
 
 
 def test_a_trigger_in_logits_has_a_strength():
+    """xll0328/CAT_CBM-Backdoor: of the logits (−3, −2) the release makes "on" −2, which is off."""
     trigger = Trigger((0, 1), (1, 0))
     logits = np.array([[-3.0, -2.0, -5.0], [4.0, 1.0, -1.0]])
     assert np.array_equal(trigger.apply(logits, space="logit", strength="rowmax")[:, :2], [[-2, -5], [4, -1]])

@@ -77,6 +77,21 @@ def _texts(value: Any) -> Any:
     return tuple(str(part) for part in listed(value))
 
 
+def _labels(value: Any) -> Any:
+    """Labels as one text; a single one keeps a comma, so that 3 is a number of classes and "3," a class."""
+    if isinstance(value, list | tuple):
+        return ",".join(str(part) for part in value) + ("," if len(value) == 1 else "")
+    return str(value)
+
+
+def _in_range(value: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    if name == "rates" and any(not 0 < rate <= 1 for rate in value):
+        raise ValueError("rates with 0 < rate <= 1")
+    if name == "sizes" and any(size < 1 for size in value):
+        raise ValueError("sizes of 1 or more")
+    return value
+
+
 class DataOptions(StudyConfig):
     """How DATA is read; every command of the room takes them. A file that querist wrote needs none."""
 
@@ -196,28 +211,17 @@ class AuditOptions(HeadOptions):
     @field_validator("targets", mode="before")
     @classmethod
     def _targets(cls, value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            return ",".join(str(part) for part in value) + ("," if len(value) == 1 else "")
-        return str(value)
+        return _labels(value)
 
     @field_validator("headline")
     @classmethod
     def _headline(cls, value: str) -> str:
         return str(headline_of(value))
 
-    @field_validator("rates")
+    @field_validator("rates", "sizes")
     @classmethod
-    def _rates(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if any(not 0 < rate <= 1 for rate in value):
-            raise ValueError("rates with 0 < rate <= 1")
-        return value
-
-    @field_validator("sizes")
-    @classmethod
-    def _sizes(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(size < 1 for size in value):
-            raise ValueError("sizes of 1 or more")
-        return value
+    def _grid(cls, value: tuple[Any, ...], info: Any) -> tuple[Any, ...]:
+        return _in_range(value, info.field_name)
 
 
 class AuditConfig(AuditOptions):
@@ -284,11 +288,43 @@ class DetectOptions(HeadOptions):
     )
     retrains: int = Field(default=0, ge=0, le=999, description="Clean retrains that calibrate the inversion.")
     permutations: int = Field(default=999, ge=19, description="Permutations of each test; p is at least 1/(1 + B).")
+    power: int = Field(
+        default=0,
+        ge=0,
+        le=999,
+        description="Tries of what the methods would find here: each a clean resample, and the same rows with known poison at every rate. "
+        "0: none; 20 tell the share within .2.",
+    )
+    targets: str = Field(
+        default="",
+        description="Classes that are planted in tries: all, how many of them, or their labels by commas (a comma after a single one). "
+        "None: 5, of every class size.",
+    )
+    selectors: tuple[Selector, ...] = Field(
+        default=(), description="How triggers of tries are chosen: cat, cat+, random, by commas. None: cat and cat+."
+    )
+    sizes: tuple[int, ...] = Field(default=(), description="Concepts in the triggers of tries, by commas. None: 5.")
+    rates: tuple[float, ...] = Field(
+        default=(), description="Rates of poisoning that are tried, in 0 … 1, by commas. None: .01,.05,.1."
+    )
+    poison_mode: PoisonMode = Field(
+        default="mix", description="What is planted in tries: mix, dirty or clean, as in `concepts poison`."
+    )
 
-    @field_validator("methods", mode="before")
+    @field_validator("methods", "selectors", "sizes", "rates", mode="before")
     @classmethod
-    def _methods(cls, value: Any) -> Any:
+    def _several(cls, value: Any) -> Any:
         return listed(value)
+
+    @field_validator("targets", mode="before")
+    @classmethod
+    def _targets(cls, value: Any) -> Any:
+        return _labels(value)
+
+    @field_validator("rates", "sizes")
+    @classmethod
+    def _grid(cls, value: tuple[Any, ...], info: Any) -> tuple[Any, ...]:
+        return _in_range(value, info.field_name)
 
 
 class DetectConfig(DetectOptions):

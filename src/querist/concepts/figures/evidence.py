@@ -7,8 +7,9 @@ import polars as pl
 
 from querist.results.charts import Axes, Mark, Series, heat, lines, scatter
 from querist.results.figure import Figure
+from querist.results.traces import GREY, PALETTE, axes_layout, shown, six_digits, trace_of, whiskers
 
-__all__ = ["class_evidence", "roc", "z_map"]
+__all__ = ["class_evidence", "power", "roc", "z_map"]
 
 MOST = 60
 """Classes and concepts on either side of the map; beyond it those with the largest |z|."""
@@ -116,4 +117,55 @@ def roc(table: pl.DataFrame, detection: pl.DataFrame) -> Figure | None:
         data,
         layout,
         "roc",
+    )
+
+
+def power(table: pl.DataFrame) -> Figure | None:
+    """Share of alarms of each detector at each rate, and the line of its false alarms; detectors that never can alarm are left out."""
+    mine = table.filter(pl.col("share").is_not_null())
+    rates = sorted(set(mine["rate"].to_list()) - {0.0})
+    if not rates:
+        return None
+    names = list(dict.fromkeys(mine["method"].to_list()))
+    axes = Axes("detector", "share of tries with an alarm")
+    wide = 0.8 / len(rates)
+    data = []
+    for number, rate in enumerate(rates):
+        rows = {row["method"]: row for row in mine.filter(pl.col("rate") == rate).to_dicts()}
+        here = [i for i, name in enumerate(names) if name in rows]
+        told = [rows[names[i]] for i in here]
+        x = [i - 0.4 + wide * (number + 0.5) for i in here]
+        shares = [row["share"] for row in told]
+        trace = {"type": "bar", "name": f"{100 * rate:g} % poisoned", "x": six_digits(x), "y": six_digits(shares)}
+        pattern = ("", "/", "x", ".", "\\", "-")[number % 6]
+        trace |= {
+            "width": 0.9 * wide,
+            "marker": {"color": PALETTE[number % len(PALETTE)], "pattern": {"shape": pattern}},
+            "error_y": whiskers(shares, [row["low"] for row in told], [row["high"] for row in told]),
+            "text": [f"{shown(row['method'])}: {row['alarms']} of {row['decided']}" for row in told],
+            "textposition": "none",
+            "hovertemplate": "%{text}<extra></extra>",
+        }
+        data.append(trace)
+    clean = {row["method"]: row for row in mine.filter(pl.col("rate") == 0.0).to_dicts()}
+    kept = [(i, clean[name]) for i, name in enumerate(names) if name in clean]
+    for name, column, dash in (("clean resamples: false alarms", "share", "solid"), ("their upper end", "high", "dot")):
+        x = [at for i, _ in kept for at in (i - 0.45, i + 0.45, None)]
+        y = [value for _, row in kept for value in (row[column], row[column], None)]
+        line = {"color": GREY, "width": 3 if dash == "solid" else 2, "dash": dash}
+        data.append(trace_of(name, x, y, axes, line=line, connectgaps=False))
+    layout = axes_layout(axes, data)
+    layout["barmode"] = "overlay"
+    layout["xaxis"] |= {"tickvals": list(range(len(names))), "ticktext": [shown(name) for name in names]}
+    layout["xaxis"] |= {"range": [-0.6, len(names) - 0.4], "zeroline": False}
+    layout["yaxis"] |= {"range": [0, 1.06]}
+    return Figure(
+        "power",
+        "What would have been found",
+        "A bar per detector and rate: the share of copies with known poison on which it alarms, with 95 % Wilson whiskers. Grey: its "
+        "alarms on clean resamples of the same rows, and the upper end of theirs. A method is of use where its "
+        "bars stand clear of the grey lines.",
+        data,
+        layout,
+        "power",
     )

@@ -274,6 +274,7 @@ def repair(
         chosen_by=chosen_by,
         clean=(clean, pure),
         flags=flags,
+        val_flags=None,
         recipe=recipe_of(config, data),
         strength=config.strength,
         groups=config.groups,

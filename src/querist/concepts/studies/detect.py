@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -18,6 +18,9 @@ from querist.reports.result import Result
 from querist.reports.verb import answered
 from querist.reports.words import command_words
 from querist.runs.study import Answer, Study, Unit
+
+if TYPE_CHECKING:
+    from querist.concepts.studies.power import PowerPlan
 
 __all__ = ["DetectReport", "DetectStudy", "detect"]
 
@@ -71,6 +74,13 @@ class DetectStudy(Study[DetectConfig]):
         material.model(config)
         if config.truth is not None:
             read_truth(config.truth, data)
+        self.plan(config)
+
+    def plan(self, config: DetectConfig) -> PowerPlan:
+        """What is planted in the tries of `power`."""
+        from querist.concepts.studies.power import plan_power
+
+        return plan_power(config, self.material(config).suspect(config)[0])
 
     def inputs(self, config: DetectConfig) -> Mapping[str, str]:
         """Content hashes of table, reference, model and truth."""
@@ -85,12 +95,16 @@ class DetectStudy(Study[DetectConfig]):
         return DetectStudy(material=self.material(config).portable(config, folder))
 
     def units(self, config: DetectConfig, stage: str, done: Mapping[str, pl.DataFrame]) -> Sequence[Unit]:
-        """The model and the evidence of classes; then a unit per method."""
+        """The model and the evidence of classes; then a unit per method, and one per try and rate of `power`."""
         if stage == "model":
             return [Unit("model", {}, 5.0), Unit("evidence", {}, 3.0)]
         path = done["models"]["path"][0]
         wanted = [name for name in self.methods(config) if name != "two-sample"]
-        return [Unit(f"method/{name}", {"method": name, "path": path}, 5.0) for name in wanted]
+        asked = [Unit(f"method/{name}", {"method": name, "path": path}, 5.0) for name in wanted]
+        from querist.concepts.studies.power import power_units
+
+        suspect = self.material(config).suspect(config)[0]
+        return asked + power_units(config, self.plan(config), self.methods(config), suspect)
 
     def work(self, config: DetectConfig, unit: Unit, folder: Path) -> Mapping[str, Any]:
         """One unit."""
@@ -101,17 +115,21 @@ class DetectStudy(Study[DetectConfig]):
             return measure.model_unit(config, material, folder)
         if unit.key == "evidence":
             return measure.evidence_unit(config, material)
+        if "repeat" in unit.payload:
+            from querist.concepts.studies.power import carry_out_try
+
+            return carry_out_try(config, material, self.plan(config), self.methods(config), **unit.payload)
         return measure.carry_out_method(config, material, unit.payload["method"], unit.payload["path"])
 
     def finish(self, config: DetectConfig, tables: Mapping[str, pl.DataFrame]) -> Answer:
         """Verdicts, figures, the page."""
         from querist.concepts.studies.detect_answer import answer
 
-        return answer(config, self.material(config), self.methods(config), tables)
+        return answer(config, self.material(config), self.methods(config), self.plan(config), tables)
 
 
 class DetectReport(Result):
-    """A search's answer: `class_evidence`, `rows`, `detection` (with the truth), `inversion`, `stealth`."""
+    """A search's answer: `class_evidence`, `rows`, `detection` (with the truth), `power` (with tries), `inversion`, `stealth`."""
 
 
 def detect(
@@ -129,7 +147,7 @@ def detect(
     """Which classes, concepts and rows of a table look planted, by every method that applies.
 
     data, model, reference: as in `audit`; without a model a head is trained on the suspect rows. Further keywords are the
-    fields of `DetectConfig` (methods, truth, class_level, retrains, …). Run options as in `audit`. The truth is held against the
+    fields of `DetectConfig` (methods, truth, class_level, retrains, power, …). Run options as in `audit`. The truth is held against the
     methods afterwards and given to none of them. Raises BadInput, UnitsFailed.
     """
     given = {"data": data, "model": model, "reference": reference}

@@ -15,6 +15,15 @@ from querist.concepts.studies.audit_present import model_block, scope
 from querist.concepts.studies.data_summary import data_summary, data_warnings
 from querist.concepts.studies.inversion_verdicts import inversion_block, inversion_finding
 from querist.concepts.studies.opening import Material
+from querist.concepts.studies.power import PowerPlan, detectors_of
+from querist.concepts.studies.power_answer import (
+    decided,
+    power_block,
+    power_findings,
+    power_lead,
+    power_table,
+    power_words,
+)
 from querist.concepts.studies.stealth import stealth_finding, stealth_summary
 from querist.concepts.studies.table_verdicts import (
     flagged_rows,
@@ -36,7 +45,7 @@ NOTHING = (
 )
 
 
-def answer(config: DetectConfig, material: Material, methods: Sequence[str], tables: Ready) -> Answer:
+def answer(config: DetectConfig, material: Material, methods: Sequence[str], plan: PowerPlan, tables: Ready) -> Answer:
     """Verdicts, figures, the page, the summary."""
     data = material.data(config)
     ready = {spec.name: tables.get(spec.name, spec.frame([])) for spec in DETECT_TABLES}
@@ -46,20 +55,28 @@ def answer(config: DetectConfig, material: Material, methods: Sequence[str], tab
             ready[name] = ready[name].sort(
                 pl.col("method").replace_strict(place, return_dtype=pl.Int64), maintain_order=True
             )
+    trusted = material.reference(config) is not None
+    order = {name: i for i, name in enumerate(detectors_of(methods, trusted))}
+    ready["power_runs"] = decided(ready["power_runs"]).sort(
+        pl.col("method").replace_strict(order, return_dtype=pl.Int64), "rate", "repeat"
+    )
+    ready["power"] = power_table(ready["power_runs"])
     findings = poisoned_findings(ready["tests"], ready["class_evidence"])
     given = material.model(config) is not None
     findings += inversion_finding(
         ready["inversion"],
-        material.reference(config) is not None,
+        trusted,
         "the given model" if given else "a model trained on the table",
     )
     if ready["stealth"].height:
         findings += stealth_finding(ready["stealth"], "reference")
+    findings += power_findings(ready["power"], ready["power_runs"], plan)
     named = suspects(ready["tests"], ready["class_evidence"])
     drawn = [
         figures.class_evidence(ready["class_evidence"], named),
         figures.z_map(ready["association"]),
         figures.roc(ready["roc"], ready["detection"]),
+        figures.power(ready["power"]),
         attack_figures.shifts(ready["shift"], ready["stealth"], "deliveries"),
         model_figures.inversion(ready["inversion"]),
     ]
@@ -68,18 +85,20 @@ def answer(config: DetectConfig, material: Material, methods: Sequence[str], tab
     names = list(data.concept_names)
     n = int(ready["class_evidence"]["n"].sum())
     passed = [{"what": row["what"], "reason": row["reason"]} for row in ready["passed_over"].to_dicts()]
-    if material.reference(config) is None:
+    if not trusted:
         reason = "no trusted rows were given (--reference)"
         passed += [{"what": what, "reason": reason} for what in ("reference test", "two-sample")]
     if config.retrains == 0:
         passed.append({"what": "calibration of the inversion", "reason": "no clean retrains (--retrains)"})
+    if not plan.tries:
+        passed.append({"what": "power", "reason": "no copies with known poison were asked for (--power)"})
     if config.truth is None:
         passed.append({"what": "detection", "reason": "the truth is not known (--truth)"})
     return Answer(
         tables=ready,
         findings=findings,
         figures=kept,
-        layout=_laid_out(config, findings, ready, have, named),
+        layout=_laid_out(plan, trusted, findings, ready, have, named),
         summary={
             "protocol": [*PROTOCOL, NOTHING],
             "data": data_summary(ready["table_facts"], ready["facts"], data.space, None),
@@ -88,6 +107,7 @@ def answer(config: DetectConfig, material: Material, methods: Sequence[str], tab
             "inversion": inversion_block(ready["inversion"], findings, names),
             "stealth": stealth_summary(ready["stealth"]),
             "detection": ready["detection"].to_dicts() or None,
+            "power": power_block(ready["power"], plan, trusted),
         },
         warnings=data_warnings(data),
         passed_over=passed,
@@ -95,7 +115,7 @@ def answer(config: DetectConfig, material: Material, methods: Sequence[str], tab
 
 
 def _laid_out(
-    config: DetectConfig, findings: Sequence[Finding], ready: Ready, have: set[str], named: set[str]
+    plan: PowerPlan, trusted: bool, findings: Sequence[Finding], ready: Ready, have: set[str], named: set[str]
 ) -> Layout:
     def figures_of(*names: str) -> tuple[str, ...]:
         return tuple(name for name in names if name in have)
@@ -119,6 +139,7 @@ def _laid_out(
                 f" Held against the truth, {best['method']} has the largest AUC ({best['auc']:.3f}; "
                 f"{percent(best['base_rate'])} of rows are poisoned)."
             )
+    lead += power_lead(findings, ready["power"], plan)
     sections = (
         Section("The protocol", words=(*PROTOCOL, NOTHING)),
         Section(
@@ -126,6 +147,13 @@ def _laid_out(
             findings=(("*", "concepts.table-poisoned"),),
             figures=figures_of("class_evidence", "z_map"),
             tables=tables_of("class_evidence", "tests", "association"),
+        ),
+        Section(
+            "What would have been found?",
+            words=power_words(plan, trusted, table.verdict == "yes") if plan.tries else (),
+            findings=(("*", "concepts.would-be-found"),),
+            figures=figures_of("power"),
+            tables=tables_of("power", "power_runs"),
         ),
         Section("Which rows?", figures=figures_of("roc"), tables=tables_of("detection", "rows", "roc")),
         Section(

@@ -35,7 +35,18 @@ from querist.concepts.studies.stealth import delivery_rows
 from querist.concepts.triggers import Trigger
 from querist.errors import BadInput, CorruptFile, ShapeMismatch, SourceNotFound
 
-__all__ = ["METHODS", "NEEDS_REFERENCE", "Truth", "carry_out_method", "evidence_unit", "model_unit", "read_truth"]
+__all__ = [
+    "METHODS",
+    "NEEDS_MODEL",
+    "NEEDS_REFERENCE",
+    "Truth",
+    "carry_out_method",
+    "evidence_unit",
+    "fitted",
+    "model_unit",
+    "read_truth",
+    "views",
+]
 
 METHODS = ("pattern", "consistency", "conflicts", "spectral", "clustering", "trajectory", "cleanse", "two-sample")
 NEEDS_REFERENCE = ("two-sample",)
@@ -125,9 +136,9 @@ def carry_out_method(config: DetectConfig, material: Material, method: str, path
             "its concepts are those of a row with another label",
         )
     else:
-        seen, trusted = _views(table, reference, model, method)
+        seen, trusted = views(table, reference, model, method)
         try:
-            found = _fitted(config, method, seen, trusted, model)
+            found = fitted(config, method, seen, trusted, model)
         except BadInput as error:
             return {"rows": [], "passed_over": [{"what": method, "reason": str(error)}]}
         scores, flags, pattern = found.scores, found.flags, found.found.pattern
@@ -152,7 +163,7 @@ def carry_out_method(config: DetectConfig, material: Material, method: str, path
     return tables
 
 
-def _views(
+def views(
     table: ConceptData, reference: ConceptData | None, model: CBM | None, method: str
 ) -> tuple[ConceptData, ConceptData | None]:
     """The tables as the method reads them: what a model's head reads, for methods that read the model."""
@@ -166,9 +177,10 @@ def _views(
     return at_bottleneck(model, table), trusted
 
 
-def _fitted(
+def fitted(
     config: DetectConfig, method: str, table: ConceptData, reference: ConceptData | None, model: CBM | None
 ) -> Detector:
+    """The detector of a method, other than conflicts and two-sample, fitted. Raises what it raises."""
     seed = config.seed
     if method == "pattern":
         draws = max(config.permutations, 40 * table.n_classes)  # so many that Holm's smallest p can reach the level

@@ -51,7 +51,11 @@ Attack = tuple[Trigger, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """What is repaired: the model and the rows it learnt from, the clean model with its rows (or None), and rows to judge on."""
+    """What is repaired: the model and the rows it learnt from, the clean model with its rows (or None), and rows to judge on.
+
+    flags, val_flags: suspect rows of train and val, None where nothing is flagged. Pruning and unlearning train on rows of no
+    such suspicion, for on poisoned ones fine-tuning would plant the backdoor anew.
+    """
 
     model: CBM
     train: ConceptData
@@ -61,6 +65,7 @@ class Case:
     chosen_by: tuple[Attack, ...]
     clean: tuple[CBM, ConceptData] | None
     flags: np.ndarray | None
+    val_flags: np.ndarray | None
     recipe: Recipe
     strength: str
     groups: int
@@ -157,10 +162,16 @@ def _made(name: str, case: Case) -> tuple[Repaired, ConceptGuard | None]:
     if name == "mask-concepts":
         return mask_concepts(case.model, case.train, concepts, recipe=case.recipe, **shared), None
     if name == "fine-prune":
-        return fine_prune(case.model, case.val, **shared), None
+        return fine_prune(case.model, _unsuspected(case.val, case.val_flags), **shared), None
     if name == "unlearn":
-        return unlearn(case.model, case.train, case.chosen_by, strength=case.strength, **shared), None
+        trusted = _unsuspected(case.train, case.flags)
+        return unlearn(case.model, trusted, case.chosen_by, strength=case.strength, **shared), None
     return stability_train(case.model, case.train, **shared), None
+
+
+def _unsuspected(rows: ConceptData, flags: np.ndarray | None) -> ConceptData:
+    """The rows that nothing flags; all of them where everything is flagged or nothing is."""
+    return rows if flags is None or flags.all() or not flags.any() else rows.subset(~flags)
 
 
 def _lacking(what: str, mend: str) -> BadInput:

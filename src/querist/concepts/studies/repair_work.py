@@ -85,26 +85,30 @@ def known_attack(config: RepairConfig, data: ConceptData) -> tuple[Any, ...]:
     return ((trigger, data.classes[data.code(target)]),)
 
 
-def _parts(config: RepairConfig, data: ConceptData) -> tuple[Parts, np.ndarray]:
-    """Parts of the first repeat, and the training rows' places in DATA."""
-    marked = data.changed(ids=[str(i) for i in range(data.n)])
-    parts = repeat_parts(marked, 0, seed=config.seed)
-    assert parts.train.ids is not None
-    return parts, np.array([int(i) for i in parts.train.ids])
+def _parts(config: RepairConfig, data: ConceptData) -> Parts:
+    """Parts of the first repeat; ids are the rows' places in DATA."""
+    return repeat_parts(data.changed(ids=[str(i) for i in range(data.n)]), 0, seed=config.seed)
+
+
+def _places(rows: ConceptData) -> np.ndarray:
+    assert rows.ids is not None
+    return rows.ids.astype(int)
 
 
 def model_unit(config: RepairConfig, material: Material, folder: Path) -> Mapping[str, Any]:
-    """The given model, or one trained on the table's training rows; the smallest trigger of every class."""
+    """The given model, or one trained on rows of the table that repairs are not chosen by; the smallest trigger of every class."""
     begun = time.perf_counter()
     data = material.data(config)
-    parts, _ = _parts(config, data)
+    parts = _parts(config, data)
     given = material.model(config)
-    model = given
+    model, trained = given, None
     if model is None:
-        model = recipe_of(config, data).fit(parts.train.changed(split=None), seed=repeat_seed(config.seed, 0))
+        kept, _ = part_with(parts.train.changed(split=None), parts.val, config.seed)
+        trained = kept.n
+        model = recipe_of(config, data).fit(kept, seed=repeat_seed(config.seed, 0))
         model.save(folder / "model")
     row = model_row(model, parts.test, config.seed)
-    row |= {"model": "trained here" if given is None else "given", "n_train": parts.train.n if given is None else None}
+    row |= {"model": "trained here" if given is None else "given", "n_train": trained}
     found, _ = inverted(model, parts.train, config.strength, config.seed)
     return {
         "models": [
@@ -118,18 +122,14 @@ def method_unit(config: RepairConfig, material: Material, given: Mapping[str, An
     """One repair, with the attack that is known, else with inverted triggers."""
     method, path, first = given["method"], given["path"], given["first"]
     data = material.data(config)
-    parts, places = _parts(config, data)
+    parts = _parts(config, data)
     model = material.model(config)
     if model is None:
         assert path is not None
         model = CBM.load(path)
     flags = flags_of(config, data)
-    train = parts.train.changed(split=None)
-    kept, val = part_with(train, parts.val, config.seed)
-    mine = None if flags is None else flags[places]
-    if mine is not None and kept.n < train.n:
-        at = {one: i for i, one in enumerate(train.ids.tolist())}  # type: ignore[union-attr]
-        mine = mine[[at[one] for one in kept.ids.tolist()]]  # type: ignore[union-attr]
+    kept, val = part_with(parts.train.changed(split=None), parts.val, config.seed)
+    mine, others = (None if flags is None else flags[_places(rows)] for rows in (kept, val))
     chosen_by = chosen_attacks(given["inverted"], data)
     attacks = known_attack(config, data) or chosen_by
     if not attacks:
@@ -145,6 +145,7 @@ def method_unit(config: RepairConfig, material: Material, given: Mapping[str, An
         chosen_by=chosen_by,
         clean=None,
         flags=mine,
+        val_flags=others,
         recipe=recipe_for(config, data, model),
         strength=config.strength,
         groups=config.groups,
@@ -167,8 +168,7 @@ def _honest(config: RepairConfig, data: ConceptData, test: ConceptData) -> tuple
     """Test rows that the truth does not name: the label of a poisoned row is no label to be right by."""
     if config.truth is None:
         return test, 0
-    assert test.ids is not None
-    poisoned = read_truth(config.truth, data)[0][[int(i) for i in test.ids]]
+    poisoned = read_truth(config.truth, data)[0][_places(test)]
     return test.subset(~poisoned), int(poisoned.sum())
 
 

@@ -19,6 +19,8 @@ from querist.concepts.tables.data import (
     DIFFERENCES,
     FACTS,
     PASSED_OVER,
+    POWER,
+    POWER_RUNS,
     ROC,
     ROWS,
     TABLE_FACTS,
@@ -44,6 +46,8 @@ __all__ = [
     "PASSED_OVER",
     "PICTURES",
     "POISON_TABLES",
+    "POWER",
+    "POWER_RUNS",
     "REACHABILITY",
     "REPAIR",
     "REPAIR_TABLES",
@@ -92,6 +96,8 @@ DETECT_TABLES = (
     DIFFERENCES,
     DETECTION,
     ROC,
+    POWER,
+    POWER_RUNS,
     PASSED_OVER,
 )
 POISON_TABLES = (COPY, SELECTION, TRUTH, STEALTH, DIFFERENCES, FACTS)
