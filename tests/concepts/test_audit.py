@@ -241,3 +241,24 @@ def test_the_example_runs(capsys):
     assert "The table is suspicious: class e looks planted" in said
     assert "rows are flagged" in said
     assert result.summary["repair"]["methods"]
+
+
+def test_inversion_is_shared_out_in_ranges_of_classes(monkeypatch):
+    """However classes are shared out, each is searched once, its index is among all, and the gradient's shortlist waits for all."""
+    from querist.concepts.studies import audit_inversion
+
+    options = {**SMALL, "epochs": 2, "permutations": 19, "repair": "best"}
+    study = AuditStudy({"data": animals(204)})
+    config = AuditConfig(data="data", budget="full", retrains=19, repeats=1, rates="0.1", sizes="3", **options)
+    whole = audit(animals(204), config=config)
+    monkeypatch.setattr(audit_inversion, "RANGE", 2)
+    units = study.units(config, "measure", {"models": whole.tables["models"]})
+    assert [unit.key for unit in units if "audited" in unit.key] == [f"inversion/audited/{i}" for i in (0, 2, 4)]
+    shared = audit(animals(204), config=config)
+    assert shared.tables["inversion"].equals(whole.tables["inversion"])
+    found = shared.tables["inversion"].filter((pl.col("model") == "audited") & (pl.col("method") == "discrete"))
+    assert found.height == 6
+    assert found["index"].null_count() == 0
+    assert found["p"].drop_nulls().len() >= 1
+    soft = shared.tables["inversion"].filter(pl.col("method") == "gradient")
+    assert set(soft["target"]) == set(found["target"])
