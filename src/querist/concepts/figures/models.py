@@ -29,16 +29,14 @@ def inversion(table: pl.DataFrame) -> Figure | None:
     trace = trace_of("model under audit", x, mine["norm"], axes, mode="markers", marker=marker_of(0))
     trace |= {"text": tick_labels(mine["target"].to_list()), "hovertemplate": "class %{text}: %{y}<extra></extra>"}
     data = [trace]
-    norms = mine["norm"].to_numpy()
-    middle = float(np.median(norms))
-    spread = 1.4826 * float(np.median(np.abs(norms - middle)))
+    bound = _bound(mine)
     layout = axes_layout(axes, data)
-    if spread > 0:
+    if bound is not None:
         data.append(
             trace_of(
                 f"anomaly index {INDEX:g}",
                 [x[0], x[-1]],
-                [middle - INDEX * spread] * 2,
+                [bound] * 2,
                 axes,
                 line={"color": GREY, "dash": "dash"},
             )
@@ -60,6 +58,14 @@ def inversion(table: pl.DataFrame) -> Figure | None:
         layout,
         "inversion",
     )
+
+
+def _bound(mine: pl.DataFrame) -> float | None:
+    """The norm whose index is `INDEX`, by the spread that the indices of the table were made with; None where all are 0."""
+    index, norms = mine["index"].fill_null(0.0).to_numpy(), mine["norm"].to_numpy()
+    far = int(np.abs(index).argmax())
+    middle = float(np.median(norms))
+    return None if index[far] == 0 else middle - INDEX * (middle - norms[far]) / index[far]
 
 
 def certificate(table: pl.DataFrame) -> Figure | None:

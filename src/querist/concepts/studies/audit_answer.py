@@ -14,7 +14,8 @@ from querist.concepts.figures import evidence as evidence_figures
 from querist.concepts.figures import models as model_figures
 from querist.concepts.questions import MODEL_BACKDOORED
 from querist.concepts.studies.audit_inversion import LEAST, put_together
-from querist.concepts.studies.audit_present import lay_out, lead, summarise
+from querist.concepts.studies.audit_present import lay_out, lead
+from querist.concepts.studies.audit_summary import summarise
 from querist.concepts.studies.audit_verdicts import exposure_findings, missing
 from querist.concepts.studies.data_summary import data_warnings
 from querist.concepts.studies.inversion_verdicts import inversion_finding
