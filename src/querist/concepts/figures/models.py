@@ -150,17 +150,25 @@ def pictures(table: pl.DataFrame) -> Figure | None:
         x, y = images.index(row["image"]), len(kinds) - 1 - kinds.index(row["kind"])
         place = {"xref": "x", "yref": "y", "x": x - 0.45, "y": y + 0.5, "sizex": 0.9, "sizey": 0.78}
         placed.append({**place, "source": f"data:image/png;base64,{row['png']}", "sizing": "contain", "layer": "above"})
-        said = f"{row['predicted']}" + ("" if row["hits"] is None else f" ({row['hits']} set)")
+        said = f"{row['predicted']}" + ("" if row["hits"] is None else f" ({row['hits']} of {row['size']})")
         notes.append({"x": x, "y": y - 0.38, "text": said, "showarrow": False, "font": {"size": 11}})
-    axis = {"showgrid": False, "zeroline": False, "showticklabels": False}
+    axis = {"showgrid": False, "zeroline": False}
+    labels = {row["image"]: row["label"] for row in table.iter_rows(named=True)}
     layout = {
-        "xaxis": {**axis, "range": [-0.6, len(images) - 0.4], "title": {"text": ""}},
+        "xaxis": {
+            **axis,
+            "range": [-0.6, len(images) - 0.4],
+            "tickvals": list(range(len(images))),
+            "ticktext": [labels[image] for image in images],
+            "tickangle": 0,
+            "side": "top",
+            "title": {"text": ""},
+        },
         "yaxis": {
             **axis,
             "range": [-0.6, len(kinds) - 0.4],
             "tickvals": list(range(len(kinds)))[::-1],
             "ticktext": kinds,
-            "showticklabels": True,
             "automargin": True,
         },
         "images": placed,
@@ -180,8 +188,8 @@ def pictures(table: pl.DataFrame) -> Figure | None:
     return Figure(
         "pictures",
         "Images with the trigger",
-        "Rows: the image as it is, drawn anew with the trigger's concepts (where a renderer draws it), and changed within ε. Below each: "
-        "what the attacked model says, and how many of the trigger's concepts it reads as set.",
+        "Columns: test images and their labels. Rows: the image as it is, drawn anew with the trigger's concepts (where a renderer draws "
+        "it), and changed within ε. Below each: what the attacked model says, and how many of the trigger's concepts it reads as set.",
         [anchor],
         layout,
         "pictures",

@@ -60,6 +60,7 @@ def answer(
     if whole:
         findings += _of_models(config, material, plan, ready)
     drawn = _figures(config, plan, ready, whole)
+    opening = lead(config, plan, findings, ready, block, whole)
     warnings = [*data_warnings(data), *plan.warnings, *_warned(config, material, plan, ready)]
     return Answer(
         tables=ready
@@ -67,7 +68,7 @@ def answer(
         else {name: ready[name] for name in ("exposure", "exposure_summary", "selection", "models")},
         findings=findings,
         figures=drawn,
-        layout=lay_out(config, plan, findings, drawn, ready, lead(config, plan, findings, ready, block, whole), whole),
+        layout=lay_out(config, plan, findings, drawn, ready, opening, block, whole),
         summary=summarise(config, material, plan, findings, ready, block, whole),
         warnings=warnings,
         passed_over=passed,

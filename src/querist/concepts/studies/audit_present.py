@@ -101,9 +101,9 @@ def _advice(config: AuditConfig, findings: Sequence[Finding], ready: Ready, bloc
     if model is not None and model.verdict == "yes":
         steps.append("do not ship the model")
     exposed = verdicts.get((EXPOSED.id, "headline"))
-    unpoisoned = block is not None and block["mean_clean_model_asr"] > config.asr_limit
+    unpoisoned = _unpoisoned(config, block)
     if (exposed is not None and exposed.verdict != "no") or unpoisoned:
-        steps.append("close or log the interface on which concepts are set")
+        steps.append(f"close or log the interface on which concepts are set{f' ({unpoisoned})' if unpoisoned else ''}")
         worked = [f for f in findings if f.question == "concepts.monitor-works" and f.verdict == "yes"]
         if worked:
             steps.append("run the monitor of the bottleneck")
@@ -117,6 +117,27 @@ def _advice(config: AuditConfig, findings: Sequence[Finding], ready: Ready, bloc
     return "What to do: " + "; ".join(steps) + "."
 
 
+def _unpoisoned(config: AuditConfig, block: Mapping[str, Any] | None) -> str:
+    """Why the interface is a way in without any poison, where it is: the triggers alone succeed beyond the limit on the clean model."""
+    if block is None or block["mean_clean_model_asr"] <= config.asr_limit:
+        return ""
+    size = times(block["headline"]["size"], "concept")
+    return f"{size} set there move {percent(block['mean_clean_model_asr'])} of rows even where nothing was poisoned"
+
+
+def _trigger(plan: Plan, ready: Ready) -> str:
+    """The concepts that the worked attack sets, by name."""
+    one = plan.headline
+    rows = ready["selection"].filter(
+        (pl.col("target") == str(plan.worked))
+        & (pl.col("selector") == one.selector)
+        & (pl.col("repeat") == 0)
+        & (pl.col("step") <= one.size)
+    )
+    picks = [f"{row['concept']} = {row['value']}" for row in rows.sort("step").to_dicts()]
+    return f", which sets {', '.join(picks)}" if picks else ""
+
+
 def lay_out(
     config: AuditConfig,
     plan: Plan,
@@ -124,6 +145,7 @@ def lay_out(
     drawn: Sequence[Figure],
     ready: Ready,
     opening: str,
+    block: Mapping[str, Any] | None,
     whole: bool,
 ) -> Layout:
     """Findings, protocol, data, evidence, what to do."""
@@ -170,8 +192,9 @@ def lay_out(
         Section(
             "Would it be noticed?",
             words=(
-                f"Shown is the headline attack on class {plan.worked}. In mode mix every row of the target carries the trigger, so that no "
-                "honest row of that label is left and relabelled rows are held against the untouched rows of their old classes.",
+                f"Shown is the headline attack on class {plan.worked}{_trigger(plan, ready)}. In mode mix every row of the target "
+                "carries the trigger, so that no honest row of that label is left and relabelled rows are held against the untouched rows "
+                "of their old classes.",
             ),
             findings=(("*", "concepts.stealthy"), ("*", "concepts.monitor-works")),
             figures=figures("marginal_shift"),
@@ -203,7 +226,7 @@ def lay_out(
         Section("Other architectures", figures=figures("transfer"), tables=tables("transfer"), open=False),
         Section("Repairs", findings=(("*", "concepts.repaired"),), figures=figures("repairs"), tables=tables("repair")),
         Section("The table", tables=tables("table_facts", "facts"), open=False),
-        Section("Recommendations", words=tuple(_recommendations(findings, ready))),
+        Section("Recommendations", words=tuple(_recommendations(findings, _unpoisoned(config, block)))),
     ]
     asked = {finding.question for finding in findings}
     kept = [
@@ -217,7 +240,7 @@ def lay_out(
     return Layout("What can be hidden in these concepts?", opening, tuple(kept), AUDIT_TABLES, AUDIT_QUESTIONS)
 
 
-def _recommendations(findings: Sequence[Finding], ready: Ready) -> list[str]:
+def _recommendations(findings: Sequence[Finding], unpoisoned: str) -> list[str]:
     said = {
         finding.question: finding.verdict for finding in findings if finding.subject in ("table", "headline", "model")
     }
@@ -232,11 +255,14 @@ def _recommendations(findings: Sequence[Finding], ready: Ready) -> list[str]:
             "Keep trusted rows: a few hundred that were annotated twice and give them as --reference. Without them a skilful attack and "
             "an unusual class look alike."
         )
-    if said.get("concepts.exposed") in ("yes", "cannot say"):
+    exposed = said.get("concepts.exposed") in ("yes", "cannot say")
+    if exposed or unpoisoned:
+        why = f": {unpoisoned}" if unpoisoned else ": whoever can set concepts can use a trigger"
         told.append(
-            "Guard the bottleneck: whoever can set concepts can use a trigger. Log interventions, limit how many concepts one person may "
-            "set, and do not take concept values from a feed that is not signed."
+            f"Guard the bottleneck{why}. Log interventions, limit how many concepts one person may set, and do not take concept values "
+            "from a feed that is not signed."
         )
+    if exposed:
         told.append(
             "Compare deliveries: hold each new delivery of annotations against the last one with `concepts detect --reference`."
         )

@@ -29,7 +29,7 @@ def protocol_text(config: AuditConfig, plan: Plan) -> str:
     modes = tuple(dict.fromkeys(one.mode for one in plan.settings))
     said = protocol(
         modes,
-        space=config.space,
+        space=plan.space,
         targets=plan.targets,
         repeats=plan.repeats,
         seed=config.seed,
@@ -37,7 +37,7 @@ def protocol_text(config: AuditConfig, plan: Plan) -> str:
         strength=config.strength,
         sources=config.sources or None,
     )
-    return said[:1].upper() + said[1:].replace(" 1 repeats", " 1 repeat")
+    return said[:1].upper() + said[1:]
 
 
 def summarise(
