@@ -15,8 +15,11 @@ from tests.harness import check_study
 from querist.cli import main
 from querist.concepts import ConceptData, cat_plus, poison
 from querist.concepts.configs import AuditConfig
+from querist.concepts.detectors import discrete_index
+from querist.concepts.figures.models import inversion
 from querist.concepts.studies.audit import AuditStudy, audit
 from querist.concepts.studies.sweep import ExposureStudy, exposure
+from querist.concepts.tables.models import INVERSION
 
 SMALL = {**QUICK, "targets": "2", "headline": "size=3,rate=0.1", "groups": 3}
 KEYS = {
@@ -241,3 +244,47 @@ def test_the_example_runs(capsys):
     assert "The table is suspicious: class e looks planted" in said
     assert "rows are flagged" in said
     assert result.summary["repair"]["methods"]
+
+
+def test_inversion_is_shared_out_in_ranges_of_classes(monkeypatch):
+    """However classes are shared out, each is searched once, its index is among all, and the gradient's shortlist waits for all."""
+    from querist.concepts.studies import audit_inversion
+
+    options = {**SMALL, "epochs": 2, "permutations": 19, "repair": "best"}
+    study = AuditStudy({"data": animals(204)})
+    config = AuditConfig(data="data", budget="full", retrains=19, repeats=1, rates="0.1", sizes="3", **options)
+    whole = audit(animals(204), config=config)
+    monkeypatch.setattr(audit_inversion, "RANGE", 2)
+    units = study.units(config, "measure", {"models": whole.tables["models"]})
+    assert [unit.key for unit in units if "audited" in unit.key] == [f"inversion/audited/{i}" for i in (0, 2, 4)]
+    shared = audit(animals(204), config=config)
+    assert shared.tables["inversion"].equals(whole.tables["inversion"])
+    found = shared.tables["inversion"].filter((pl.col("model") == "audited") & (pl.col("method") == "discrete"))
+    assert found.height == 6
+    assert found["index"].null_count() == 0
+    assert found["p"].drop_nulls().len() >= 1
+    soft = shared.tables["inversion"].filter(pl.col("method") == "gradient")
+    assert set(soft["target"]) == set(found["target"])
+
+
+def test_the_bound_that_is_drawn_is_the_bound_of_the_index():
+    """Sizes are counts, so that their spread is floored: the dashed line stands where the table's index is 2."""
+    norms = np.array([2.0, 5, 5, 5, 5, 6])
+    rows = [
+        {"model": "audited", "target": str(i), "method": "discrete", "size": int(norm), "norm": norm, "index": index}
+        for i, (norm, index) in enumerate(zip(norms, discrete_index(norms), strict=True))
+    ]
+    drawn = inversion(INVERSION.frame(rows))
+    (line,) = [trace for trace in drawn.data if trace["name"] == "anomaly index 2"]
+    assert line["y"] == pytest.approx([5 - 2 * 1.4826 * 0.5] * 2)
+    assert inversion(INVERSION.frame([row | {"norm": 5.0, "index": 0.0} for row in rows])).data[1:] == []
+
+
+def test_triggers_that_need_no_poison_are_told():
+    """Where the clean model follows a trigger as well, poison adds nothing, and the way in is the interface itself."""
+    from querist.concepts.studies.audit_present import _unpoisoned
+
+    config = AuditConfig(data="x")
+    block = {"headline": {"size": 5}, "mean_clean_model_asr": 0.27}
+    assert _unpoisoned(config, block) == "5 concepts set there move 27 % of rows even where nothing was poisoned"
+    assert _unpoisoned(config, block | {"mean_clean_model_asr": 0.1}) == ""

@@ -194,7 +194,7 @@ def test_stealth_compares_what_it_names():
     assert found["label"].auc > 0.8
     assert found["table"].shift_max == pytest.approx(np.abs(made.data.means - data.means).max(), abs=1e-6)
     small = poison(data, Trigger((1,), (1,)), 0, 0.02, mode="clean", seed=0)
-    assert "two rows each" in stealth_of(small, data.concepts, permutations=19)["origin"]
+    assert "two of each are needed" in stealth_of(small, data.concepts, permutations=19)["origin"]
 
 
 def test_unknown_cells_are_no_zeros():

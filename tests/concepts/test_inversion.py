@@ -19,6 +19,7 @@ from querist.concepts.detectors import (
     anomaly_index,
     clean_indices,
     cleanse_test,
+    discrete_index,
     invert_discrete,
     invert_gradient,
 )
@@ -341,3 +342,21 @@ def test_p_lies_between_its_least_value_and_one(index, null):
     found = cleanse_test(index, null)
     assert 1 / (len(null) + 1) <= found.p <= 1
     assert found.observed == max(index)
+
+
+def test_ranges_of_classes_put_together_are_the_search_of_all(planted):
+    bad, _, data, _, _ = planted
+    whole = invert_discrete(bad, data, seed=3)
+    parts = [invert_discrete(bad, data, classes=data.classes[some], seed=3) for some in (slice(0, 2), slice(2, 6))]
+    norms = np.concatenate([part.norm for part in parts])
+    assert norms == pytest.approx(whole.norm)
+    assert discrete_index(norms) == pytest.approx(whole.index)
+    assert [trigger for part in parts for trigger in part.triggers] == list(whole.triggers)
+
+
+def test_a_class_without_rows_is_searched_like_any_other(planted):
+    """A part of a table may lack a class that the head knows; every row is then another's."""
+    bad, _, data, _, _ = planted
+    rows = data.subset(data.codes != 4)
+    assert invert_discrete(bad, rows, classes=[4], limit=2).size == invert_discrete(bad, rows, limit=2).size[4]
+    assert len(invert_gradient(bad, rows, classes=[4], steps=2).norm) == 1

@@ -27,6 +27,13 @@ def test_birds_are_audited_from_picture_to_class(monkeypatch):
     assert reach["physical_asr"].null_count() == 0
     assert {"reachability", "pictures"} <= set(result.figures)
     assert set(result.pictures["kind"]) == {"as it is", "drawn anew", "within 8/255"}
+    assert set(result.pictures["size"]) == {3}
+    shown = result.figures["pictures"].layout
+    assert set(shown["xaxis"]["ticktext"]) <= set(result.pictures["label"])
+    assert all(note["text"].endswith(" of 3)") for note in shown["annotations"])
+    said = result.summary["protocol"][-1]
+    assert "space logit, strength quantile" in said
+    assert "2 targets, 1 repeat, seed 0" in said
     model = result.summary["model"]
     assert model["kind"] == "cbm, joint"
     assert model["concept_accuracy"] > model["concept_majority_accuracy"]

@@ -168,3 +168,44 @@ def test_a_planted_trigger_is_reached_in_pictures_of_birds():
     assert reach.low > reach.null_high
     assert reach.hit > found.natural
     assert found.physical_hit > 0.3
+
+
+class OnDisk:
+    """Pictures that are never read whole, as those of a memory map larger than memory."""
+
+    def __init__(self, images):
+        self._images, self.shape, self.dtype, self.largest = images, images.shape, images.dtype, 0
+
+    def __len__(self):
+        return len(self._images)
+
+    def __array__(self, *_, **__):
+        raise AssertionError("read whole")
+
+    def __getitem__(self, rows):
+        part = self._images[rows]
+        self.largest = max(self.largest, len(part))
+        return part
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.float32])
+def test_any_number_of_pictures_is_read_in_batches(kind):
+    """1,000 pictures, 64 at a time: as many are held, and what is found is what one batch of all finds."""
+    rng = np.random.default_rng(5)
+    images = rng.integers(90, 170, (1000, 3, 3, 3), dtype=np.uint8)
+    images = images if kind is np.uint8 else (images / 255).astype(np.float32)
+    model, trigger = known_model(), Trigger((0, 1), (1, 1))
+    labels, concepts = np.arange(1000) % 2, rng.integers(0, 2, (1000, 4))
+    options = {"eps": (8 / 255,), "steps": 3, "baseline": model}
+    stored = OnDisk(images)
+    found = reachability(model, ConceptData(concepts, labels, images=stored), trigger, 1, batch=64, **options)
+    assert stored.largest <= 128
+    whole = reachability(model, ConceptData(concepts, labels, images=images), trigger, 1, batch=1000, **options)
+    assert found.n == 1000
+    assert found.at[0].collateral == pytest.approx(whole.at[0].collateral)
+    for name in ("hit", "asr", "null_hit", "null_asr", "clean_hit"):
+        assert getattr(found.at[0], name) == pytest.approx(getattr(whole.at[0], name), abs=2e-3), name
+    stored = OnDisk(images)
+    said = model.predict_concepts(stored, batch=64)
+    assert stored.largest == 64
+    assert np.array_equal(said, model.predict_concepts(images, batch=64))

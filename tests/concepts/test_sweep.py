@@ -391,7 +391,10 @@ def test_the_protocol_says_what_may_be_done_and_that_clean_is_weak():
     only = protocol(["clean"], space="hard", targets=[0], repeats=1, seed=0, sources=["a"])
     assert "and labels" not in only
     assert "classes a" in only
-    assert "weak" not in protocol(["mix"], space="hard", targets=[0], repeats=1, seed=0)
+    one = protocol(["mix"], space="hard", targets=[0], repeats=1, seed=0)
+    assert "weak" not in one
+    assert "(mode mix)" in one
+    assert "1 target, 1 repeat, seed 0" in one
 
 
 def test_recipes_are_checked_and_sweeps_see_no_truth():

@@ -49,6 +49,13 @@ class Headline(NamedTuple):
     def __str__(self) -> str:
         return f"size={self.size},rate={self.rate:g},mode={self.mode},selector={self.selector}"
 
+    @property
+    def said(self) -> str:
+        """The attack in words."""
+        concepts = f"{self.size} concept{'s' if self.size > 1 else ''}"
+        chosen = "drawn at random" if self.selector == "random" else f"chosen by {self.selector.upper()}"
+        return f"{concepts} {chosen}, {100 * self.rate:g} % in mode {self.mode}"
+
 
 def headline_of(text: str) -> Headline:
     """`size=5,rate=0.01,mode=mix,selector=cat+`, any part of it; what is not named is as in the default. Raises ValueError."""

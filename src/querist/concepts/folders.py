@@ -41,21 +41,24 @@ def read_folder(folder: Path | str, **options: Any) -> ConceptData:
     names = frame[IMAGE]
     if names.null_count():
         raise BadValues("Rows have no picture", value=f"{names.null_count()} rows", mend="Leave them out")
-    pictures = []
-    for name in names.cast(str).to_list():
+    pictures: np.ndarray | None = None
+    for row, name in enumerate(names.cast(str).to_list()):
         path = folder / name
         if not path.is_file():
             raise SourceNotFound("There is no such picture", value=str(path), mend=f"Check the column {IMAGE}")
         try:
             with Image.open(path) as image:
-                pictures.append(np.asarray(image.convert("RGB")).transpose(2, 0, 1))
+                picture = np.asarray(image.convert("RGB")).transpose(2, 0, 1)
         except (UnidentifiedImageError, OSError) as error:
             raise CorruptFile("A picture cannot be read", value=str(path), mend="Replace it") from error
-        if pictures[-1].shape != pictures[0].shape:
+        if pictures is None:
+            pictures = np.empty((len(names), *picture.shape), dtype=np.uint8)
+        if picture.shape != pictures.shape[1:]:
             raise ShapeMismatch(
                 "Pictures must have one size",
-                value=f"{name}: {pictures[-1].shape[1:]}",
-                allowed=str(pictures[0].shape[1:]),
+                value=f"{name}: {picture.shape[1:]}",
+                allowed=str(pictures.shape[2:]),
                 mend="Scale them beforehand",
             )
-    return read_table(frame.drop(IMAGE), **options).changed(images=np.stack(pictures))
+        pictures[row] = picture
+    return read_table(frame.drop(IMAGE), **options).changed(images=pictures)

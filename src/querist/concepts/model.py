@@ -100,22 +100,19 @@ class CBM(nn.Module):
         return self.scores(made.astype(np.float32)).argmax(axis=1)
 
     def _run(self, network: Any, x: Any, batch: int) -> np.ndarray:
-        rows = x if isinstance(x, torch.Tensor) else torch.as_tensor(np.array(x))
-        if rows.dtype == torch.float64:
-            rows = rows.float()
         place = next((p.device for p in self.parameters()), torch.device("cpu"))
         modes = [(part, part.training) for part in self.modules()]
         self.eval()
         try:
             with torch.inference_mode():
                 parts = [
-                    network(rows[i : i + batch].to(place)).detach().float().cpu() for i in range(0, len(rows), batch)
+                    network(_read(x[i : i + batch]).to(place)).detach().float().cpu() for i in range(0, len(x), batch)
                 ]
         finally:
             for part, was in modes:
                 part.training = was
         if not parts:
-            raise ShapeMismatch("There are no rows to predict", value=tuple(rows.shape), allowed="one row or more")
+            raise ShapeMismatch("There are no rows to predict", value=np.shape(x), allowed="one row or more")
         return torch.cat(parts).numpy()
 
     def save(self, folder: Path | str) -> None:
@@ -203,6 +200,12 @@ def as_input(logits: torch.Tensor, input: Space) -> torch.Tensor:
     if input == "logit":
         return logits
     return torch.sigmoid(logits) if input == "prob" else (logits > 0).to(logits.dtype)
+
+
+def _read(rows: Any) -> torch.Tensor:
+    """One batch of an array, which may lie on disk, or of a tensor."""
+    part = rows if isinstance(rows, torch.Tensor) else torch.as_tensor(np.array(rows))
+    return part.float() if part.dtype == torch.float64 else part
 
 
 def _described(network: nn.Module | None) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from querist.concepts.triggers import Trigger
 from querist.errors import BadOption, BadValues, NonFinite, ShapeMismatch, TooFewRows
 from querist.statistics import stream
 
-__all__ = ["concept_network", "perturb", "pixels"]
+__all__ = ["Pictures", "concept_network", "perturb", "searched"]
 
 STEPS, RESTARTS, COLLATERAL = 40, 2, 1.0
 BATCH = 128
@@ -39,6 +40,25 @@ def perturb(
     Of all iterates each picture keeps the one of least loss among those that hit the whole trigger, or of least loss where none
     does. model: a CBM, or g itself. Raises BadOption, NonFinite.
     """
+    pictures = Pictures(images, len(images))
+    options: dict[str, Any] = {"steps": steps, "restarts": restarts, "mu": mu, "seed": seed}
+    found = [searched(model, part, trigger, eps, first=i, **options) for i, part in pictures.batches(batch)]
+    return torch.cat(found)
+
+
+def searched(
+    model: CBM | nn.Module,
+    part: torch.Tensor,
+    trigger: Trigger,
+    eps: float,
+    *,
+    first: int,
+    steps: int,
+    restarts: int,
+    mu: float,
+    seed: int,
+) -> Float[torch.Tensor, "n 3 h w"]:
+    """`perturb` of one batch, whose first picture is the `first` of all. Raises as it does."""
     if steps < 1 or restarts < 1 or not eps > 0 or mu < 0:
         raise BadOption(
             "A search needs steps, starts and a size",
@@ -46,25 +66,20 @@ def perturb(
             allowed="1 or more, above 0",
         )
     g = concept_network(model, trigger)
-    x = pixels(images, len(images))
     device = next((p.device for p in g.parameters()), torch.device("cpu"))
-    modes = [(part, part.training) for part in g.modules()]
+    x = part.to(device)
+    starts = [x]
+    for restart in range(1, restarts):
+        drawn = np.stack([stream(seed, "start", restart, first + i).random(x.shape[1:]) for i in range(len(x))])
+        noise = torch.as_tensor(2 * drawn - 1, dtype=x.dtype, device=device)
+        starts.append((x + eps * noise).clamp(0, 1))
+    modes = [(module, module.training) for module in g.modules()]
     g.eval()
     try:
-        found = []
-        for first in range(0, len(x), batch):
-            part = x[first : first + batch].to(device)
-            ids = range(first, first + len(part))
-            starts = [part]
-            for restart in range(1, restarts):
-                drawn = np.stack([stream(seed, "start", restart, i).random(part.shape[1:]) for i in ids])
-                noise = torch.as_tensor(2 * drawn - 1, dtype=part.dtype, device=device)
-                starts.append((part + eps * noise).clamp(0, 1))
-            found.append(_descended(g, part, starts, trigger, eps, steps, mu).cpu())
+        return _descended(g, x, starts, trigger, eps, steps, mu).cpu()
     finally:
-        for part, was in modes:
-            part.training = was
-    return torch.cat(found)
+        for module, was in modes:
+            module.training = was
 
 
 def concept_network(model: CBM | nn.Module, trigger: Trigger) -> nn.Module:
@@ -80,19 +95,34 @@ def concept_network(model: CBM | nn.Module, trigger: Trigger) -> nn.Module:
     return g
 
 
-def pixels(images: Any, n: int) -> Float[torch.Tensor, "n 3 h w"]:
-    """Pictures as floats in 0 … 1 on the CPU. Raises BadOption, ShapeMismatch, TooFewRows, BadValues."""
-    if images is None:
-        raise BadOption("Reachability needs pictures", value="images=None", allowed="a table with images")
-    x = images if isinstance(images, torch.Tensor) else torch.as_tensor(np.array(images))
-    if x.ndim != 4 or len(x) != n:
-        raise ShapeMismatch("Pictures must be one per row", value=tuple(x.shape), allowed=f"[{n} 3 h w]")
-    if not len(x):
-        raise TooFewRows("There are no pictures", value=0, allowed="1 or more")
-    x = x.float() / 255 if x.dtype == torch.uint8 else x.float()
-    if not bool(((x >= 0) & (x <= 1)).all()):
-        raise BadValues("A pixel lies outside its range", value=float(x.abs().max()), allowed="uint8, or 0 … 1")
-    return x.cpu()
+class Pictures:
+    """`n` pictures [n 3 h w], an array or tensor that is read a batch at a time: it may lie on disk and be larger than memory.
+
+    Raises BadOption, ShapeMismatch, TooFewRows, and BadValues for a pixel outside 0 … 1 that is not uint8.
+    """
+
+    def __init__(self, images: Any, n: int):
+        if images is None:
+            raise BadOption("Reachability needs pictures", value="images=None", allowed="a table with images")
+        self.images = images if hasattr(images, "shape") else np.asarray(images)
+        self.shape = tuple(self.images.shape)
+        if len(self.shape) != 4 or self.shape[0] != n:
+            raise ShapeMismatch("Pictures must be one per row", value=self.shape, allowed=f"[{n} 3 h w]")
+        if not n:
+            raise TooFewRows("There are no pictures", value=0, allowed="1 or more")
+        if str(self.images.dtype).rpartition(".")[2] != "uint8":
+            for _, part in self.batches(BATCH):
+                if not bool(((part >= 0) & (part <= 1)).all()):
+                    raise BadValues(
+                        "A pixel lies outside its range", value=float(part.abs().max()), allowed="uint8, or 0 … 1"
+                    )
+
+    def batches(self, size: int) -> Iterator[tuple[int, Float[torch.Tensor, "n 3 h w"]]]:
+        """The place of each batch's first picture, and its pictures as floats in 0 … 1 on the CPU."""
+        for first in range(0, self.shape[0], size):
+            given = self.images[first : first + size]
+            x = given if isinstance(given, torch.Tensor) else torch.as_tensor(np.array(given))
+            yield first, (x.float() / 255 if x.dtype == torch.uint8 else x.float()).cpu()
 
 
 def _descended(

@@ -38,10 +38,15 @@ def protocol(
         "every class but the target" if sources is None else "classes " + ", ".join(str(source) for source in sources)
     )
     said = [
-        f"at training time annotations{labels} can be edited (modes {', '.join(known)}), never pictures, architecture or training",
+        f"at training time annotations{labels} can be edited (mode{'s' if len(known) > 1 else ''} {', '.join(known)}), never pictures, "
+        "architecture or training",
         f"rates are {of}",
         f"at test time the trigger is {way}, space {space}" + (f", strength {strength}" if space == "logit" else ""),
         f"success is counted on test rows of {rows}",
-        f"{len(targets)} targets, {repeats} repeats, seed {seed}",
+        f"{_times(len(targets), 'target')}, {_times(repeats, 'repeat')}, seed {seed}",
     ]
     return "; ".join([*said, EXPECTED] if "clean" in known else said) + "."
+
+
+def _times(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

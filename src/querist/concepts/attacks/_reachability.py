@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float, Int
 
-from querist.concepts.attacks._pixels import BATCH, COLLATERAL, RESTARTS, STEPS, concept_network, perturb, pixels
+from querist.concepts.attacks._pixels import BATCH, COLLATERAL, RESTARTS, STEPS, Pictures, concept_network, searched
 from querist.concepts.data import ConceptData
 from querist.concepts.model import CBM, as_input
 from querist.concepts.triggers import Trigger
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EPS", "Reach", "Reachability", "reachability", "redrawn"]
 
+Said = tuple[Float[np.ndarray, "n k"], Int[np.ndarray, "n"]]
+"""Concept logits and class codes of pictures."""
 EPS = tuple(e / 255 for e in (2, 4, 8, 16, 32))
 
 
@@ -101,8 +103,9 @@ def reachability(
 ) -> Reachability:
     """How often pixels within ε (of the full range) make g say the trigger, and what the whole model then says.
 
-    data: a table with images [n 3 h w], uint8 or 0 … 1. `perturb` searches on the model itself (white box). baseline: the clean model;
-    the search is run on it anew. physical: pictures [n 3 h w] drawn anew with the trigger, as `redrawn` makes them.
+    data: a table with images [n 3 h w], uint8 or 0 … 1, any number of them: `batch` are held as floats at once. `perturb` searches on
+    the model itself (white box). baseline: the clean model; the search is run on it anew. physical: pictures [n 3 h w] drawn anew
+    with the trigger, as `redrawn` makes them.
 
     Raises BadOption for a model without g and for sizes, ShapeMismatch, BadValues for pixels out of range, UnknownName, NonFinite.
     Source: ours; the public release of CAT has no code for triggers in pictures. Search: Madry et al. (2018).
@@ -112,23 +115,32 @@ def reachability(
             "Sizes of perturbation lie outside their range", value=list(eps), allowed="0 < eps <= 1, one or more"
         )
     code = data.target(target)
-    x = pixels(data.images, data.n)
+    pictures = Pictures(data.images, data.n)
     for part in (model, baseline):
         if part is not None:
             concept_network(part, trigger)
     other = data.codes != code
-    plain = _said(model, x, batch)
-    drawn = None if physical is None else pixels(physical, data.n)
+    drawn = None if physical is None else Pictures(physical, data.n)
+    plain = _said(model, pictures, batch)
     of_drawn = None if drawn is None else _said(model, drawn, batch)
     clean_drawn = None if drawn is None or baseline is None else _said(baseline, drawn, batch)
     at = []
     for size in eps:
-        options: dict[str, Any] = {"steps": steps, "restarts": restarts, "mu": mu, "batch": batch, "seed": seed}
-        moved = perturb(model, x, trigger, size, **options)
-        said = _said(model, moved, batch)
-        signs = np.where(stream(seed, "random signs", size).random(x.shape) < 0.5, -1.0, 1.0)
-        null = _said(model, torch.as_tensor(np.clip(x.numpy() + size * signs, 0, 1), dtype=torch.float32), batch)
-        clean = None if baseline is None else _said(baseline, perturb(baseline, x, trigger, size, **options), batch)
+        options: dict[str, Any] = {"steps": steps, "restarts": restarts, "mu": mu, "seed": seed}
+        # The draws of successive batches are those of one draw for all pictures.
+        draws = stream(seed, "random signs", size)
+        held: dict[str, list[Said]] = {"own": [], "null": [], "clean": []}
+        for first, x in pictures.batches(batch):
+            held["own"].append(_answers(model, searched(model, x, trigger, size, first=first, **options), batch))
+            signs = np.where(draws.random(x.shape) < 0.5, -1.0, 1.0)
+            null = torch.as_tensor(np.clip(x.numpy() + size * signs, 0, 1), dtype=torch.float32)
+            held["null"].append(_answers(model, null, batch))
+            if baseline is not None:
+                moved = searched(baseline, x, trigger, size, first=first, **options)
+                held["clean"].append(_answers(baseline, moved, batch))
+        said, null, clean = (_whole(parts) if parts else None for parts in held.values())
+        assert said is not None
+        assert null is not None
         at.append(_reach(size, plain, said, null, clean, trigger, other, code))
     return Reachability(
         data.classes[code],
@@ -166,27 +178,34 @@ def redrawn(data: ConceptData, trigger: Trigger, *, seed: int = 0) -> np.ndarray
     return np.ascontiguousarray(birds.render(trigger.apply(data.concepts), seed, ids=ids).transpose(0, 3, 1, 2))
 
 
-def _said(model: CBM, x: torch.Tensor, batch: int) -> tuple[np.ndarray, np.ndarray]:
-    """Concept logits [n k] and class codes [n]."""
+def _said(model: CBM, pictures: Pictures, batch: int) -> Said:
+    return _whole([_answers(model, x, batch) for _, x in pictures.batches(batch)])
+
+
+def _answers(model: CBM, x: torch.Tensor, batch: int) -> Said:
     assert model.g is not None
     logits = model._run(model.g, x, batch)
     return logits, model.scores(as_input(torch.as_tensor(logits), model.input), batch=batch).argmax(axis=1)
+
+
+def _whole(parts: Sequence[Said]) -> Said:
+    return np.concatenate([logits for logits, _ in parts]), np.concatenate([codes for _, codes in parts])
 
 
 def _hits(logits: np.ndarray, trigger: Trigger) -> Bool[np.ndarray, "n"]:
     return trigger.matches(logits, space="logit")
 
 
-def _rate(said: tuple[np.ndarray, np.ndarray] | None, other: np.ndarray, code: int) -> float | None:
+def _rate(said: Said | None, other: np.ndarray, code: int) -> float | None:
     return None if said is None or not other.any() else float((said[1][other] == code).mean())
 
 
 def _reach(
     size: float,
-    plain: tuple[np.ndarray, np.ndarray],
-    said: tuple[np.ndarray, np.ndarray],
-    null: tuple[np.ndarray, np.ndarray],
-    clean: tuple[np.ndarray, np.ndarray] | None,
+    plain: Said,
+    said: Said,
+    null: Said,
+    clean: Said | None,
     trigger: Trigger,
     other: np.ndarray,
     code: int,

@@ -98,8 +98,9 @@ def stealth_of(poisoned: Poisoned, before: Any, *, permutations: int = 999, seed
     for name, (a, b) in sets.items():
         try:
             found[name] = two_sample(a, b, paired=name == "table", permutations=permutations, seed=seed)
-        except TooFewRows as error:
-            found[name] = str(error)
+        except TooFewRows:
+            why = "no honest row of the target is left" if name == "label" and not len(a) else "two of each are needed"
+            found[name] = f"{why}: {len(a)} rows against {len(b)}"
     return found
 
 

@@ -236,7 +236,8 @@ def train_copies(recipe: Recipe, parts: Parts, tables: Sequence[ConceptData], se
         return []
     if recipe.kind == "head" or parts.val is None:
         return recipe.fit_many([table.changed(split=None) for table in tables], seed=seed)
-    return recipe.fit_many([joined(table, parts.val) for table in tables], seed=seed)
+    # One at a time: a table of both has pictures of its own.
+    return [recipe.fit(joined(table, parts.val), seed=seed) for table in tables]
 
 
 def joined(train: ConceptData, val: ConceptData) -> ConceptData:

@@ -14,7 +14,7 @@ from querist.concepts.detectors._detector import Detector, Findings
 from querist.concepts.detectors._entropy import Perturbation
 from querist.concepts.detectors._evaluate import Detection, evaluate
 from querist.concepts.detectors._gradient import invert_gradient
-from querist.concepts.detectors._inversion import Inversion, invert_discrete
+from querist.concepts.detectors._inversion import Inversion, discrete_index, invert_discrete
 from querist.concepts.detectors._masked import masked_agreement
 from querist.concepts.detectors._network import activations_of, head_of
 from querist.concepts.detectors._pattern import PatternExcess, pattern_excess
@@ -67,6 +67,7 @@ __all__ = [
     "cleanse_test",
     "conflicts",
     "consistency_check",
+    "discrete_index",
     "early_learned",
     "evaluate",
     "head_of",

@@ -57,7 +57,7 @@ def invert_gradient(
             allowed="1 or more, above 0, 0 < success <= 1",
         )
     place = place_of(model, data, rows=rows, strength=strength, scale=scale, seed=seed)
-    codes = np.arange(data.n_classes) if classes is None else np.array([data.target(c) for c in classes])
+    codes = np.arange(data.n_classes) if classes is None else np.array([data.code(c) for c in classes])
     names = [str(data.classes[c]) for c in codes]
     per = max(1, BLOCK // (place.n * max(place.k, place.hidden.shape[1], place.classes)))
     with place.evaluated():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from numpy.typing import ArrayLike
 from torch import nn
 from torch.nn import functional
 
@@ -21,7 +22,7 @@ from querist.errors import BadOption, NonFinite
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Inversion", "invert_discrete"]
+__all__ = ["Inversion", "discrete_index", "invert_discrete"]
 
 BEAM, SHORTLIST, LIMIT, ROWS, THRESHOLD = 4, 8, 8, 256, 0.9
 SLOPES = 128
@@ -131,7 +132,7 @@ def invert_discrete(
     _check(threshold, limit, beam, shortlist, rows)
     place = place_of(model, data, rows=rows, strength=strength, scale=scale, seed=seed)
     usable = data.usable(constants)
-    codes = np.arange(data.n_classes) if classes is None else np.array([data.target(c) for c in classes])
+    codes = np.arange(data.n_classes) if classes is None else np.array([data.code(c) for c in classes])
     with place.evaluated():
         searches = _started(place, codes, threshold)
         for search in searches:
@@ -278,11 +279,16 @@ def _inversion(searches: list[_Search], place: Place, threshold: float, limit: i
         norm,
         np.array([(s.found or s.best).asr for s in searches]),
         found,
-        anomaly_index(norm, floor=HALF, names=[data.classes[c] for c in codes]),
+        discrete_index(norm, names=[data.classes[c] for c in codes]),
         tuple(_trigger(s.found) for s in searches),
         limit,
         place.n,
     )
+
+
+def discrete_index(norms: ArrayLike, *, names: Sequence[object] | None = None) -> Float[np.ndarray, "c"]:
+    """`anomaly_index` of the norms of discrete triggers: searches of parts of the classes are put together by it."""
+    return anomaly_index(norms, floor=HALF, names=names)
 
 
 def _trigger(found: _Candidate | None) -> Trigger | None:

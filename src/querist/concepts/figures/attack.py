@@ -82,8 +82,9 @@ def _by_target(own: pl.DataFrame, headline: Headline) -> Figure:
     return Figure(
         "asr_by_target",
         "Success by target",
-        f"Headline attack ({headline}). Blue: test rows of other classes that the attacked model sends to the target once the trigger is "
-        "set; grey: its nulls. A high blue point over low grey ones is success that the poison caused. Whiskers: range over repeats.",
+        f"Headline attack ({headline.said}). Blue: test rows of other classes that the attacked model sends to the target once the "
+        "trigger is set; grey: its nulls. A high blue point over low grey ones is success that the poison caused. Whiskers: range over "
+        "repeats.",
         data,
         layout,
         "exposure",
@@ -105,8 +106,8 @@ def _four_bars(own: pl.DataFrame, headline: Headline) -> Figure:
     return Figure(
         "four_bars",
         "What the attacked model does",
-        f"Headline attack ({headline}), mean over {own['target'].n_unique()} targets: accuracy of the attacked model, success, and the two "
-        "rates at which the target is named wrongly anyway (without the trigger; by the model of unpoisoned data).",
+        f"Headline attack ({headline.said}), mean over {own['target'].n_unique()} targets: accuracy of the attacked model, success, and "
+        "the two rates at which the target is named wrongly anyway (without the trigger; by the model of unpoisoned data).",
         data,
         layout,
         "exposure",

@@ -29,16 +29,14 @@ def inversion(table: pl.DataFrame) -> Figure | None:
     trace = trace_of("model under audit", x, mine["norm"], axes, mode="markers", marker=marker_of(0))
     trace |= {"text": tick_labels(mine["target"].to_list()), "hovertemplate": "class %{text}: %{y}<extra></extra>"}
     data = [trace]
-    norms = mine["norm"].to_numpy()
-    middle = float(np.median(norms))
-    spread = 1.4826 * float(np.median(np.abs(norms - middle)))
+    bound = _bound(mine)
     layout = axes_layout(axes, data)
-    if spread > 0:
+    if bound is not None:
         data.append(
             trace_of(
                 f"anomaly index {INDEX:g}",
                 [x[0], x[-1]],
-                [middle - INDEX * spread] * 2,
+                [bound] * 2,
                 axes,
                 line={"color": GREY, "dash": "dash"},
             )
@@ -60,6 +58,14 @@ def inversion(table: pl.DataFrame) -> Figure | None:
         layout,
         "inversion",
     )
+
+
+def _bound(mine: pl.DataFrame) -> float | None:
+    """The norm whose index is `INDEX`, by the spread that the indices of the table were made with; None where all are 0."""
+    index, norms = mine["index"].fill_null(0.0).to_numpy(), mine["norm"].to_numpy()
+    far = int(np.abs(index).argmax())
+    middle = float(np.median(norms))
+    return None if index[far] == 0 else middle - INDEX * (middle - norms[far]) / index[far]
 
 
 def certificate(table: pl.DataFrame) -> Figure | None:
@@ -144,17 +150,25 @@ def pictures(table: pl.DataFrame) -> Figure | None:
         x, y = images.index(row["image"]), len(kinds) - 1 - kinds.index(row["kind"])
         place = {"xref": "x", "yref": "y", "x": x - 0.45, "y": y + 0.5, "sizex": 0.9, "sizey": 0.78}
         placed.append({**place, "source": f"data:image/png;base64,{row['png']}", "sizing": "contain", "layer": "above"})
-        said = f"{row['predicted']}" + ("" if row["hits"] is None else f" ({row['hits']} set)")
+        said = f"{row['predicted']}" + ("" if row["hits"] is None else f" ({row['hits']} of {row['size']})")
         notes.append({"x": x, "y": y - 0.38, "text": said, "showarrow": False, "font": {"size": 11}})
-    axis = {"showgrid": False, "zeroline": False, "showticklabels": False}
+    axis = {"showgrid": False, "zeroline": False}
+    labels = {row["image"]: row["label"] for row in table.iter_rows(named=True)}
     layout = {
-        "xaxis": {**axis, "range": [-0.6, len(images) - 0.4], "title": {"text": ""}},
+        "xaxis": {
+            **axis,
+            "range": [-0.6, len(images) - 0.4],
+            "tickvals": list(range(len(images))),
+            "ticktext": [labels[image] for image in images],
+            "tickangle": 0,
+            "side": "top",
+            "title": {"text": ""},
+        },
         "yaxis": {
             **axis,
             "range": [-0.6, len(kinds) - 0.4],
             "tickvals": list(range(len(kinds)))[::-1],
             "ticktext": kinds,
-            "showticklabels": True,
             "automargin": True,
         },
         "images": placed,
@@ -174,8 +188,8 @@ def pictures(table: pl.DataFrame) -> Figure | None:
     return Figure(
         "pictures",
         "Images with the trigger",
-        "Rows: the image as it is, drawn anew with the trigger's concepts (where a renderer draws it), and changed within ε. Below each: "
-        "what the attacked model says, and how many of the trigger's concepts it reads as set.",
+        "Columns: test images and their labels. Rows: the image as it is, drawn anew with the trigger's concepts (where a renderer draws "
+        "it), and changed within ε. Below each: what the attacked model says, and how many of the trigger's concepts it reads as set.",
         [anchor],
         layout,
         "pictures",

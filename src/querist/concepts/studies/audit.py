@@ -1,4 +1,4 @@
-"""The audit: models, then attacks on copies and all that is measured beside them, then repairs; every piece a unit."""
+"""The audit: models, then attacks on copies and all that is measured beside them, then what follows; every piece a unit."""
 
 from __future__ import annotations
 
@@ -23,16 +23,13 @@ R = TypeVar("R", bound=Result)
 
 __all__ = ["AuditReport", "AuditStudy", "asked", "audit"]
 
-PER_PICTURE = 5e-4
-"""Seconds of one core per picture and pass of a small network."""
-
 
 class AuditStudy(Study[AuditConfig]):
     """`concepts audit`. `held` are table, reference and model in memory by role: data, reference, model. `parts`: which are run."""
 
     room = "concepts"
     command = "audit"
-    stages = ("models", "measure", "repair")
+    stages = ("models", "measure", "follow")
     tables = AUDIT_TABLES
     questions = AUDIT_QUESTIONS
     whole = True
@@ -77,7 +74,7 @@ class AuditStudy(Study[AuditConfig]):
         return type(self)(material=self.material(config).portable(config, folder))
 
     def units(self, config: AuditConfig, stage: str, done: Mapping[str, pl.DataFrame]) -> Sequence[Unit]:
-        """The clean model of each repeat and the look at the table; then targets by repeats and the rest; then repairs."""
+        """The models and the look at the table; then targets by repeats and the rest; then what waits for all of these."""
         from querist.concepts.studies.audit_units import units_of
 
         return units_of(config, self.material(config), self.plan(config), stage, done, whole=self.whole)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from querist.concepts.attacks import exposure_headline, exposure_summary, over_targets, repeat_parts
 from querist.concepts.configs import AuditConfig
-from querist.concepts.detectors import cleanse_test
 from querist.concepts.figures import attack as attack_figures
 from querist.concepts.figures import evidence as evidence_figures
 from querist.concepts.figures import models as model_figures
 from querist.concepts.questions import MODEL_BACKDOORED
-from querist.concepts.studies.audit_present import lay_out, lead, summarise
+from querist.concepts.studies.audit_inversion import LEAST, put_together
+from querist.concepts.studies.audit_present import lay_out, lead
+from querist.concepts.studies.audit_summary import summarise
 from querist.concepts.studies.audit_verdicts import exposure_findings, missing
 from querist.concepts.studies.data_summary import data_warnings
 from querist.concepts.studies.inversion_verdicts import inversion_finding
@@ -38,9 +38,6 @@ from querist.runs.study import Answer
 
 __all__ = ["answer"]
 
-LEAST = 19
-"""Clean retrains below which no p could reach 5 %."""
-
 
 def answer(
     config: AuditConfig, material: Material, plan: Plan, tables: Mapping[str, pl.DataFrame], *, whole: bool
@@ -50,7 +47,7 @@ def answer(
     ready = {spec.name: tables.get(spec.name, spec.frame([])) for spec in AUDIT_TABLES}
     ready["exposure"] = _ordered(ready["exposure"], plan)
     ready["exposure_summary"] = EXPOSURE_SUMMARY.frame(_summary_rows(config, ready["exposure"]))
-    ready["inversion"] = with_p(ready["inversion"])
+    ready["inversion"] = put_together(ready["inversion"])
     rows = ready["exposure"].filter(pl.col("mode") != "none").to_dicts()
     block = exposure_headline(rows, _setting(plan), seed=config.seed) if rows else None
     if block is not None and block["mean_asr"] is None:
@@ -63,6 +60,7 @@ def answer(
     if whole:
         findings += _of_models(config, material, plan, ready)
     drawn = _figures(config, plan, ready, whole)
+    opening = lead(config, plan, findings, ready, block, whole)
     warnings = [*data_warnings(data), *plan.warnings, *_warned(config, material, plan, ready)]
     return Answer(
         tables=ready
@@ -70,7 +68,7 @@ def answer(
         else {name: ready[name] for name in ("exposure", "exposure_summary", "selection", "models")},
         findings=findings,
         figures=drawn,
-        layout=lay_out(config, plan, findings, drawn, ready, lead(config, plan, findings, ready, block, whole), whole),
+        layout=lay_out(config, plan, findings, drawn, ready, opening, block, whole),
         summary=summarise(config, material, plan, findings, ready, block, whole),
         warnings=warnings,
         passed_over=passed,
@@ -96,18 +94,6 @@ def _summary_rows(config: AuditConfig, exposure: pl.DataFrame) -> list[dict[str,
         spread = over_targets(same, "excess", replicates=20, seed=config.seed)
         row["mean_excess"] = None if spread is None else spread.estimate
     return made
-
-
-def with_p(inversion: pl.DataFrame) -> pl.DataFrame:
-    """The audited model's largest index beside those of clean retrains, where there are enough of both."""
-    own = (pl.col("model") == "audited") & (pl.col("method") == "discrete")
-    index = inversion.filter(own)["index"].to_numpy()
-    null = inversion.filter(pl.col("model").str.starts_with("retrain"))["index"].drop_nulls().to_numpy()
-    if len(null) < LEAST or len(index) < 5 or np.isnan(index).any():
-        return inversion
-    found = cleanse_test(index, null)
-    top = pl.col("index") == float(index.max())
-    return inversion.with_columns(pl.when(own & top).then(found.p).otherwise(pl.col("p")).alias("p"))
 
 
 def _of_models(config: AuditConfig, material: Material, plan: Plan, ready: Mapping[str, pl.DataFrame]) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""What is measured of models: the worked attack, the certificate, inverted triggers, other architectures, repairs."""
+"""What is measured of models: the worked attack, the certificate, other architectures, repairs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from querist.concepts.attacks import (
 )
 from querist.concepts.configs import AuditConfig
 from querist.concepts.data import ConceptData
-from querist.concepts.detectors import RuntimeMonitor, clean_indices, invert_discrete, invert_gradient
+from querist.concepts.detectors import RuntimeMonitor
 from querist.concepts.model import CBM
 from querist.concepts.repairs import ConceptGuard
 from querist.concepts.studies.audit_measure import model_row, recipe_of, selector_options
@@ -34,7 +34,6 @@ from querist.concepts.studies.repair_measure import (
     Case,
     certificate_rows,
     chosen_attacks,
-    inverted,
     part_with,
     run_repair,
 )
@@ -43,11 +42,10 @@ from querist.concepts.triggers import Poisoned, Selection, Trigger
 from querist.errors import BadInput, BadOption
 from querist.statistics import wilson
 
-__all__ = ["attack", "certificate", "inversion", "repair", "retrains", "transfer"]
+__all__ = ["attack", "attacked_model", "certificate", "repair", "transfer"]
 
 RULES: tuple[Any, ...] = ("conjunction", "entropy")
 GROUPINGS: tuple[Any, ...] = ("names", "random")
-GRADIENT_CLASSES, GRADIENT_ROWS, GRADIENT_STEPS = 20, 32, 100
 
 
 def worked(config: AuditConfig, material: Material, plan: Plan) -> tuple[Parts, Selection, Poisoned | str]:
@@ -64,28 +62,35 @@ def worked(config: AuditConfig, material: Material, plan: Plan) -> tuple[Parts, 
         return parts, found, str(error)
 
 
+def attacked_model(
+    config: AuditConfig, material: Material, plan: Plan, key: str, given: Mapping[str, Any], folder: Path
+) -> Mapping[str, Any]:
+    """The model of the worked attack's table, which monitors, inversion and repairs look at; no row where it cannot be mounted."""
+    parts, _, made = worked(config, material, plan)
+    if isinstance(made, str):
+        return {}
+    recipe = recipe_of(config, material.data(config))
+    model = train_copies(recipe, parts, [made.data], repeat_seed(config.seed, 0))[0]
+    model.save(folder / "attacked")
+    row = model_row(model, parts.test, config.seed) | {"model": "attacked", "path": str(folder / "attacked")}
+    return {"models": [row | {"n_train": parts.train.n}]}
+
+
 def attack(
     config: AuditConfig, material: Material, plan: Plan, key: str, given: Mapping[str, Any], folder: Path
 ) -> Mapping[str, Any]:
-    """The worked attack looked at closely: stealth, the monitor, images; the attacked model is kept for repairs."""
+    """The worked attack looked at closely: stealth, the monitor, images."""
     parts, found, made = worked(config, material, plan)
     if isinstance(made, str):
         return {"stealth": [{"comparison": "label", "reason": made}]}
-    data = material.data(config)
-    model = train_copies(recipe_of(config, data), parts, [made.data], repeat_seed(config.seed, 0))[0]
-    model.save(folder / "attacked")
-    row = model_row(model, parts.test, config.seed) | {"model": "attacked", "path": str(folder / "attacked")}
+    model = CBM.load(given["attacked"])
     tables: dict[str, Any] = {
-        "models": [row | {"n_train": parts.train.n}],
         "stealth": stealth_rows(made, parts.train.concepts, permutations=config.permutations, seed=config.seed),
         "shift": shift_rows(made, parts.train.concepts),
         "passed_over": [],
     }
     tables["monitor"] = _watched(config, plan, parts, found.trigger, model, tables["passed_over"])
-    if config.repair != "none":
-        inversion, _ = inverted(model, made.data, config.strength, config.seed)
-        tables["inversion"] = [{"model": "attacked", **one} for one in inversion.table(data.classes).to_dicts()]
-    if data.images is not None:
+    if material.data(config).images is not None:
         from querist.concepts.studies.pixels import reached
 
         clean = CBM.load(given["clean"])
@@ -97,7 +102,7 @@ def _watched(
     config: AuditConfig, plan: Plan, parts: Parts, trigger: Trigger, model: CBM, passed: list[dict[str, str]]
 ) -> list[dict[str, Any]]:
     """Monitors fitted on clean training rows as the attacked model's head reads them, judged on test rows without and with the trigger."""
-    clean, test = _seen(config, model, parts.train), _seen(config, model, parts.test)
+    clean, test = (at_bottleneck(model, part.changed(split=None)) for part in (parts.train, parts.test))
     others = test.subset(test.codes != test.code(plan.worked))
     scale = model.scale.cpu().numpy() if len(model.scale) else None
     rows: list[dict[str, Any]] = []
@@ -144,73 +149,6 @@ def certificate(
         else:
             rows += certificate_rows(guard, parts.test, triggers, by)
     return {"certificate": rows, "passed_over": passed}
-
-
-def _subject(config: AuditConfig, material: Material, clean: str) -> CBM:
-    return material.model(config) or CBM.load(clean)
-
-
-def _seen(config: AuditConfig, model: CBM, table: ConceptData) -> ConceptData:
-    """The table as the model's head reads it."""
-    return at_bottleneck(model, table.changed(split=None))
-
-
-def inversion(
-    config: AuditConfig, material: Material, plan: Plan, key: str, given: Mapping[str, Any], folder: Path
-) -> Mapping[str, Any]:
-    """The smallest trigger of every class, of the given model or of the clean one."""
-    model = _subject(config, material, given["clean"])
-    table, _ = material.suspect(config)
-    if model.g is not None and table.images is None:
-        return {}
-    seen = _seen(config, model, table)
-    made = invert_discrete(model, seen, strength=config.strength, seed=config.seed)
-    rows = [{"model": "audited", **row} for row in made.table(seen.classes).to_dicts()]
-    if plan.gradient:
-        first = np.argsort(made.norm, kind="stable")[:GRADIENT_CLASSES]
-        labels = [seen.classes[made.codes[i]] for i in first]
-        soft = invert_gradient(
-            model,
-            seen,
-            classes=labels,
-            rows=GRADIENT_ROWS,
-            steps=GRADIENT_STEPS,
-            strength=config.strength,
-            seed=config.seed,
-        )
-        rows += [{"model": "audited", **row} for row in soft.table(seen.classes).to_dicts()]
-    return {"inversion": rows}
-
-
-def retrains(
-    config: AuditConfig, material: Material, plan: Plan, key: str, given: Mapping[str, Any], folder: Path
-) -> Mapping[str, Any]:
-    """The largest index of some clean retrains: on the reference where there is one, else on the table itself."""
-    from querist.concepts.studies.audit_units import CHUNK
-
-    model = _subject(config, material, given["clean"])
-    trusted = material.reference(config)
-    table = material.suspect(config)[0] if trusted is None else trusted
-    if model.g is not None and table.images is None:
-        return {}
-    start = given["start"]
-    count = min(CHUNK, plan.retrains - start)
-    seen = _seen(config, model, table)
-    found = clean_indices(
-        seen,
-        model,
-        retrains=count,
-        head=config.head,
-        epochs=config.epochs,
-        strength=config.strength,
-        seed=repeat_seed(config.seed, 1000 + start),
-    )
-    return {
-        "inversion": [
-            {"model": f"retrain/{start + i:03d}", "target": "(largest)", "method": "discrete", "index": float(value)}
-            for i, value in enumerate(found)
-        ]
-    }
 
 
 def transfer(

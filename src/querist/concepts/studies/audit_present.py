@@ -1,29 +1,24 @@
-"""What an audit shows: its three sentences, the page, the summary's own keys."""
+"""What an audit shows: its three sentences and the page."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from querist.concepts.attacks import protocol, repeat_parts
 from querist.concepts.configs import AuditConfig
 from querist.concepts.questions import AUDIT_QUESTIONS, EXPOSED, MODEL_BACKDOORED, PROTOCOL, TABLE_POISONED
-from querist.concepts.studies.data_summary import data_summary
-from querist.concepts.studies.inversion_verdicts import inversion_block
-from querist.concepts.studies.opening import Material
+from querist.concepts.studies.audit_summary import protocol_text, repair_block
 from querist.concepts.studies.plan import Plan
-from querist.concepts.studies.stealth import stealth_summary
-from querist.concepts.studies.table_verdicts import flagged_rows, poisoning_block, suspects
+from querist.concepts.studies.table_verdicts import flagged_rows, suspects
 from querist.concepts.studies.words import percent, times
 from querist.concepts.tables import AUDIT_TABLES
 from querist.results.figure import Figure
 from querist.results.finding import Finding
 from querist.results.layout import Layout, Section
 
-__all__ = ["lay_out", "lead", "model_block", "repair_block", "scope", "summarise"]
+__all__ = ["lay_out", "lead", "scope"]
 
 Ready = Mapping[str, pl.DataFrame]
 
@@ -106,9 +101,9 @@ def _advice(config: AuditConfig, findings: Sequence[Finding], ready: Ready, bloc
     if model is not None and model.verdict == "yes":
         steps.append("do not ship the model")
     exposed = verdicts.get((EXPOSED.id, "headline"))
-    unpoisoned = block is not None and block["mean_clean_model_asr"] > config.asr_limit
+    unpoisoned = _unpoisoned(config, block)
     if (exposed is not None and exposed.verdict != "no") or unpoisoned:
-        steps.append("close or log the interface on which concepts are set")
+        steps.append(f"close or log the interface on which concepts are set{f' ({unpoisoned})' if unpoisoned else ''}")
         worked = [f for f in findings if f.question == "concepts.monitor-works" and f.verdict == "yes"]
         if worked:
             steps.append("run the monitor of the bottleneck")
@@ -122,6 +117,27 @@ def _advice(config: AuditConfig, findings: Sequence[Finding], ready: Ready, bloc
     return "What to do: " + "; ".join(steps) + "."
 
 
+def _unpoisoned(config: AuditConfig, block: Mapping[str, Any] | None) -> str:
+    """Why the interface is a way in without any poison, where it is: the triggers alone succeed beyond the limit on the clean model."""
+    if block is None or block["mean_clean_model_asr"] <= config.asr_limit:
+        return ""
+    size = times(block["headline"]["size"], "concept")
+    return f"{size} set there move {percent(block['mean_clean_model_asr'])} of rows even where nothing was poisoned"
+
+
+def _trigger(plan: Plan, ready: Ready) -> str:
+    """The concepts that the worked attack sets, by name."""
+    one = plan.headline
+    rows = ready["selection"].filter(
+        (pl.col("target") == str(plan.worked))
+        & (pl.col("selector") == one.selector)
+        & (pl.col("repeat") == 0)
+        & (pl.col("step") <= one.size)
+    )
+    picks = [f"{row['concept']} = {row['value']}" for row in rows.sort("step").to_dicts()]
+    return f", which sets {', '.join(picks)}" if picks else ""
+
+
 def lay_out(
     config: AuditConfig,
     plan: Plan,
@@ -129,6 +145,7 @@ def lay_out(
     drawn: Sequence[Figure],
     ready: Ready,
     opening: str,
+    block: Mapping[str, Any] | None,
     whole: bool,
 ) -> Layout:
     """Findings, protocol, data, evidence, what to do."""
@@ -175,8 +192,9 @@ def lay_out(
         Section(
             "Would it be noticed?",
             words=(
-                f"Shown is the headline attack on class {plan.worked}. In mode mix every row of the target carries the trigger, so that no "
-                "honest row of that label is left and relabelled rows are held against the untouched rows of their old classes.",
+                f"Shown is the headline attack on class {plan.worked}{_trigger(plan, ready)}. In mode mix every row of the target "
+                "carries the trigger, so that no honest row of that label is left and relabelled rows are held against the untouched rows "
+                "of their old classes.",
             ),
             findings=(("*", "concepts.stealthy"), ("*", "concepts.monitor-works")),
             figures=figures("marginal_shift"),
@@ -208,7 +226,7 @@ def lay_out(
         Section("Other architectures", figures=figures("transfer"), tables=tables("transfer"), open=False),
         Section("Repairs", findings=(("*", "concepts.repaired"),), figures=figures("repairs"), tables=tables("repair")),
         Section("The table", tables=tables("table_facts", "facts"), open=False),
-        Section("Recommendations", words=tuple(_recommendations(findings, ready))),
+        Section("Recommendations", words=tuple(_recommendations(findings, _unpoisoned(config, block)))),
     ]
     asked = {finding.question for finding in findings}
     kept = [
@@ -222,7 +240,7 @@ def lay_out(
     return Layout("What can be hidden in these concepts?", opening, tuple(kept), AUDIT_TABLES, AUDIT_QUESTIONS)
 
 
-def _recommendations(findings: Sequence[Finding], ready: Ready) -> list[str]:
+def _recommendations(findings: Sequence[Finding], unpoisoned: str) -> list[str]:
     said = {
         finding.question: finding.verdict for finding in findings if finding.subject in ("table", "headline", "model")
     }
@@ -237,11 +255,14 @@ def _recommendations(findings: Sequence[Finding], ready: Ready) -> list[str]:
             "Keep trusted rows: a few hundred that were annotated twice and give them as --reference. Without them a skilful attack and "
             "an unusual class look alike."
         )
-    if said.get("concepts.exposed") in ("yes", "cannot say"):
+    exposed = said.get("concepts.exposed") in ("yes", "cannot say")
+    if exposed or unpoisoned:
+        why = f": {unpoisoned}" if unpoisoned else ": whoever can set concepts can use a trigger"
         told.append(
-            "Guard the bottleneck: whoever can set concepts can use a trigger. Log interventions, limit how many concepts one person may "
-            "set, and do not take concept values from a feed that is not signed."
+            f"Guard the bottleneck{why}. Log interventions, limit how many concepts one person may set, and do not take concept values "
+            "from a feed that is not signed."
         )
+    if exposed:
         told.append(
             "Compare deliveries: hold each new delivery of annotations against the last one with `concepts detect --reference`."
         )
@@ -251,129 +272,3 @@ def _recommendations(findings: Sequence[Finding], ready: Ready) -> list[str]:
             "is no verdict."
         )
     return told or ["No step is called for by these findings."]
-
-
-def protocol_text(config: AuditConfig, plan: Plan) -> str:
-    """What was run, in one sentence."""
-    modes = tuple(dict.fromkeys(one.mode for one in plan.settings))
-    said = protocol(
-        modes,
-        space=config.space,
-        targets=plan.targets,
-        repeats=plan.repeats,
-        seed=config.seed,
-        base=config.base,
-        strength=config.strength,
-        sources=config.sources or None,
-    )
-    return said[:1].upper() + said[1:].replace(" 1 repeats", " 1 repeat")
-
-
-def summarise(
-    config: AuditConfig,
-    material: Material,
-    plan: Plan,
-    findings: Sequence[Finding],
-    ready: Ready,
-    block: Mapping[str, Any] | None,
-    whole: bool,
-) -> dict[str, Any]:
-    """The keys that the room fixes; what was not run is null."""
-    data = material.data(config)
-    parts = repeat_parts(data, 0, seed=config.seed)
-    split = {"train": parts.train.n, "val": 0 if parts.val is None else parts.val.n, "test": parts.test.n}
-    names = list(data.concept_names)
-    found: dict[str, Any] = {"protocol": [*PROTOCOL, protocol_text(config, plan)]}
-    found["data"] = data_summary(ready["table_facts"], ready["facts"], data.space, split) if whole else None
-    found["model"] = model_block(ready["models"])
-    found["exposure"] = block
-    if not whole:
-        return found | dict.fromkeys(
-            ("poisoning", "inversion", "stealth", "reachability", "certificate", "repair", "monitor", "transfer")
-        )
-    found["poisoning"] = poisoning_block(
-        findings, ready["tests"], ready["class_evidence"], ready["rows"], names, int(ready["class_evidence"]["n"].sum())
-    )
-    found["inversion"] = inversion_block(ready["inversion"], findings, names)
-    found["stealth"] = stealth_summary(ready["stealth"])
-    found["reachability"] = _reachability(ready["reachability"])
-    found["certificate"] = certificate_block(ready["certificate"])
-    found["repair"] = repair_block(ready["repair"])
-    found["monitor"] = _monitor(ready["monitor"])
-    rows = ready["transfer"]
-    found["transfer"] = (
-        rows.select("head", "mode", "input", "asr", "clean_model_asr").to_dicts() if rows.height else None
-    )
-    return found
-
-
-def model_block(models: pl.DataFrame) -> dict[str, Any] | None:
-    """The model under audit: the given one, else the clean model of the first repeat."""
-    if not models.height:
-        return None
-    rows = models.to_dicts()
-    row = next((row for row in rows if row["model"] == "given"), rows[0])
-    keys = ("kind", "input", "accuracy", "balanced_accuracy", "majority_accuracy", "concept_accuracy")
-    return {key: row[key] for key in (*keys, "concept_balanced_accuracy", "concept_majority_accuracy")}
-
-
-def _reachability(table: pl.DataFrame) -> dict[str, Any] | None:
-    """By ε; null_hit is the larger of both nulls."""
-    if not table.height:
-        return None
-    null = table.select(pl.max_horizontal("null_hit", "clean_hit").alias("null_hit"))["null_hit"]
-    kept = {name: table[name].to_list() for name in ("eps", "hit", "asr")}
-    return kept | {"null_hit": null.to_list(), "collateral": table["collateral"].to_list()}
-
-
-def certificate_block(table: pl.DataFrame) -> dict[str, Any] | None:
-    """Of the first grouping."""
-    if not table.height:
-        return None
-    rows = table.filter(pl.col("grouping") == table["grouping"][0]).sort("r")
-    first = rows.row(0, named=True)
-    return {
-        "groups": first["groups"],
-        "ties": first["ties"],
-        "certified_accuracy": rows["certified_accuracy"].to_list(),
-        "coverage": first["coverage"],
-    }
-
-
-def _monitor(table: pl.DataFrame) -> dict[str, Any] | None:
-    rows = [row for row in table.to_dicts() if row["detection_rate"] is not None]
-    if not rows:
-        return None
-    row = rows[0]
-    return {"false_alarm_rate": row["false_alarm_rate"], "detection_rate": row["detection_rate"]}
-
-
-def repair_block(table: pl.DataFrame) -> dict[str, Any] | None:
-    """Every method, and the one that validation rows choose: least excess among those that keep accuracy within 2 points."""
-    if not table.height:
-        return None
-    made, scored = [], []
-    for method in table["method"].unique(maintain_order=True):
-        stages = {row["stage"]: row for row in table.filter(pl.col("method") == method).to_dicts()}
-        before, after = stages.get("before"), stages.get("after")
-        if before is None or after is None:
-            continue
-        made.append(
-            {
-                "method": method,
-                "accuracy_before": before["accuracy"],
-                "accuracy_after": after["accuracy"],
-                "asr_before": before["asr"],
-                "asr_after": after["asr"],
-                "excess_after": after["excess"],
-            }
-        )
-        lost = _lost(before, after)
-        if after["score"] is not None and lost is not None and lost <= 0.02:
-            scored.append((after["score"], method))
-    return {"best": min(scored)[1] if scored else None, "methods": made}
-
-
-def _lost(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
-    values = [row["accuracy_validation"] for row in (before, after)]
-    return None if None in values else float(np.subtract(*values))

@@ -13,16 +13,15 @@ from querist.concepts.data import ConceptData
 from querist.concepts.studies.opening import Material
 from querist.concepts.studies.plan import Plan
 from querist.concepts.studies.repair_measure import METHODS
+from querist.concepts.tables.models import INVERSION
 from querist.runs.study import Unit
 
-__all__ = ["CHUNK", "REPAIRS", "carry_out_unit", "units_of"]
+__all__ = ["REPAIRS", "carry_out_unit", "units_of"]
 
 PER_WEIGHT = 1e-9
 """Seconds of one core per row, weight of the head and pass; only to order units by."""
 PER_PICTURE = 4e-4
 """Seconds of one core per picture and pass of the small network."""
-CHUNK = 8
-"""Clean retrains of one unit: they are trained as one stack."""
 REPAIRS = {
     "best": ("drop-rows", "mask-concepts", "fine-prune", "unlearn", "guard-names"),
     "all": METHODS,
@@ -38,16 +37,20 @@ def units_of(
     *,
     whole: bool,
 ) -> Sequence[Unit]:
-    """Stages models, measure and repair; without `whole` the sweep alone."""
+    """Stages models, measure and follow; without `whole` the sweep alone."""
+    from querist.concepts.studies.audit_inversion import gradient_units, inversion_units
+
     data = material.data(config)
     one = _cost(config, data)
     if stage == "models":
         found = [Unit(f"model/repeat={r}", {"repeat": r}, one) for r in range(plan.repeats)]
         if whole:
-            found.append(Unit("evidence", {}, 1 + 1e-6 * data.n * data.k))
+            found += [Unit("evidence", {}, 1 + 1e-6 * data.n * data.k), Unit("attacked", {}, one)]
             found += [Unit("model/given", {}, 1.0)] if material.model(config) is not None else []
         return found
-    paths = {row["repeat"]: row["path"] for row in done["models"].to_dicts() if row["repeat"] is not None}
+    models = done["models"]
+    paths = {row["repeat"]: row["path"] for row in models.to_dicts() if row["repeat"] is not None}
+    attacked = next(iter(models.filter(pl.col("model") == "attacked")["path"]), None)
     if stage == "measure":
         found = [
             Unit(
@@ -60,24 +63,23 @@ def units_of(
         ]
         if not whole:
             return found
-        given = {"clean": paths[0]}
+        given = {"clean": paths[0], "attacked": attacked}
         found.append(Unit("attack", given, 3 * one))
         found.append(Unit("certificate", given, one * config.groups))
-        found.append(Unit("inversion", given, 2e-6 * data.n_classes * data.k * 2000))
-        starts = range(0, plan.retrains, CHUNK)
-        found += [Unit(f"retrains/{start:03d}", given | {"start": start}, CHUNK * one) for start in starts]
+        found += inversion_units(config, data, plan, paths[0], attacked, one)
         if plan.transfer:
             found.append(Unit("transfer", given, 12 * one))
         return found
-    if not whole or config.repair == "none":
+    if not whole:
         return []
-    attacked = done["models"].filter(pl.col("model") == "attacked")
-    if not attacked.height:
-        return []
+    inverted = done.get("inversion", INVERSION.frame([]))
+    found = list(gradient_units(plan, paths[0], inverted))
+    if config.repair == "none" or attacked is None:
+        return found
     kept = ("target", "method", "size", "norm", "trigger")
-    found = done["inversion"].filter((pl.col("model") == "attacked") & pl.col("size").is_not_null()).select(kept)
-    given = {"clean": paths[0], "attacked": attacked["path"][0], "inverted": found.to_dicts()}
-    return [Unit(f"repair/{name}", given | {"method": name}, 2 * one) for name in REPAIRS[config.repair]]
+    triggers = inverted.filter((pl.col("model") == "attacked") & pl.col("size").is_not_null()).select(kept)
+    given = {"clean": paths[0], "attacked": attacked, "inverted": triggers.to_dicts()}
+    return found + [Unit(f"repair/{name}", given | {"method": name}, 2 * one) for name in REPAIRS[config.repair]]
 
 
 def _cost(config: AuditConfig, data: ConceptData) -> float:
@@ -92,16 +94,19 @@ def _cost(config: AuditConfig, data: ConceptData) -> float:
 
 def carry_out_unit(config: AuditConfig, material: Material, plan: Plan, unit: Unit, folder: Path) -> Mapping[str, Any]:
     """The unit's tables."""
+    from querist.concepts.studies import audit_inversion as inverted
     from querist.concepts.studies import audit_measure as measure
     from querist.concepts.studies import audit_models as models
 
     by: dict[str, Callable[..., Mapping[str, Any]]] = {
         "model": measure.clean_model,
         "evidence": measure.evidence,
+        "attacked": models.attacked_model,
         "attack": models.attack,
         "certificate": models.certificate,
-        "inversion": models.inversion,
-        "retrains": models.retrains,
+        "inversion": inverted.inversion,
+        "gradient": inverted.gradient,
+        "retrains": inverted.retrains,
         "transfer": models.transfer,
         "repair": models.repair,
     }

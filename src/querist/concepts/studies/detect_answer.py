@@ -11,7 +11,8 @@ from querist.concepts.figures import attack as attack_figures
 from querist.concepts.figures import evidence as figures
 from querist.concepts.figures import models as model_figures
 from querist.concepts.questions import DETECT_QUESTIONS, PROTOCOL
-from querist.concepts.studies.audit_present import model_block, scope
+from querist.concepts.studies.audit_present import scope
+from querist.concepts.studies.audit_summary import model_block
 from querist.concepts.studies.data_summary import data_summary, data_warnings
 from querist.concepts.studies.inversion_verdicts import inversion_block, inversion_finding
 from querist.concepts.studies.opening import Material

@@ -120,6 +120,7 @@ def _shown(
                 "label": str(few.labels[i]),
                 "predicted": str(few.classes[predicted[i]]),
                 "hits": int(cells[i].sum()),
+                "size": len(trigger),
                 "png": _png(pictures[i]),
             }
             for i in range(few.n)

@@ -27,6 +27,8 @@ class Plan:
     retrains: int
     gradient: bool
     transfer: bool
+    space: str
+    """Of what heads read: with pictures the logits that each model's own g says, else the table's own."""
     warnings: tuple[str, ...]
 
     @property
@@ -73,6 +75,7 @@ def plan_of(config: AuditConfig, data: ConceptData) -> Plan:
         (19 if full else 0) if config.retrains is None else config.retrains,
         full,
         full,
+        data.space if data.images is None else "logit",
         tuple(warnings),
     )
 

@@ -10,7 +10,7 @@ from querist.concepts.attacks import repeat_parts
 from querist.concepts.configs import RepairConfig
 from querist.concepts.figures import models as figures
 from querist.concepts.questions import PROTOCOL, REPAIR_QUESTIONS
-from querist.concepts.studies.audit_present import certificate_block, model_block, repair_block
+from querist.concepts.studies.audit_summary import certificate_block, model_block, repair_block
 from querist.concepts.studies.data_summary import data_warnings
 from querist.concepts.studies.opening import Material
 from querist.concepts.studies.repair_verdicts import repair_findings

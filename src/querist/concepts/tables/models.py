@@ -127,10 +127,13 @@ PICTURES = TableSpec(
     key=("image", "kind"),
     columns=(
         Column("image", "int", "Place of the row, from 0."),
-        Column("kind", "str", "clean, physical, or search within ε."),
+        Column(
+            "kind", "str", "as it is; drawn anew, with the trigger's concepts; within ε, the largest change of a pixel."
+        ),
         Column("label", "str", "Its label."),
         Column("predicted", "str", "What the attacked model says."),
         Column("hits", "int", "Concepts of the trigger that it reads as set."),
+        Column("size", "int", "Concepts of the trigger."),
         Column("png", "str", "The picture, at most 96 pixels wide and high, as a PNG in base64."),
     ),
 )
