@@ -60,9 +60,12 @@ def poisoned():
 
 def fitted(kind, poisoned, **options):
     made, _, reference, head = poisoned
-    options |= {ConceptCleanse: {"limit": 2}, LossTrajectory: {"head": "mlp:24", "epochs": 3, "batch": 64}}.get(
-        kind, {}
-    )
+    small = {
+        ConceptCleanse: {"limit": 2},
+        LossTrajectory: {"head": "mlp:24", "epochs": 3, "batch": 64},
+        RuntimeMonitor: {"false_alarms": 0.05},
+    }
+    options |= small.get(kind, {})
     return kind(**options).fit(made.data, head, reference)
 
 
