@@ -91,7 +91,8 @@ class ActivationClustering(Detector):
     """`activation_clusters` of the activations that enter the head's last linear layer; needs a model.
 
     rule: "reclassify", "size", or "distance", which needs a reference (the classes' mean activations). A row's score is how strange its
-    cluster is, NaN in classes that are not split. After `fit`: `clusters`.
+    cluster is, NaN in classes that are not split. Honest classes fall into two groups as well (of one-hot groups nearly all, and one is
+    taken for a stranger), so that no rate of false alarms is known: `reason` says it. After `fit`: `clusters`.
     """
 
     method = "clustering"
@@ -142,7 +143,8 @@ class ActivationClustering(Detector):
             }
         ).with_columns(pl.col("small_share", "silhouette", "score_large", "score_small").fill_nan(None))
         named = tuple(data.classes[c] for c in np.flatnonzero(found.suspect >= 0))
-        self._found = Findings(data, scores, found.flags, named, (), table)
+        reason = "no rate of false alarms is known: honest classes fall into two groups as well"
+        self._found = Findings(data, scores, found.flags, named, (), table, None, reason)
         return self
 
 
