@@ -239,7 +239,7 @@ def test_input_tables_are_never_changed():
 
 def test_the_example_runs(capsys):
     path = Path(__file__).parents[2] / "examples" / "audit_concepts.py"
-    result = runpy.run_path(str(path))["main"](rows=700, epochs=3)
+    result = runpy.run_path(str(path))["main"](rows=900, epochs=3)
     said = capsys.readouterr().out
     assert "The table is suspicious: class e looks planted" in said
     assert "rows are flagged" in said

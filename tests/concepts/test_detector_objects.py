@@ -60,9 +60,12 @@ def poisoned():
 
 def fitted(kind, poisoned, **options):
     made, _, reference, head = poisoned
-    options |= {ConceptCleanse: {"limit": 2}, LossTrajectory: {"head": "mlp:24", "epochs": 3, "batch": 64}}.get(
-        kind, {}
-    )
+    small = {
+        ConceptCleanse: {"limit": 2},
+        LossTrajectory: {"head": "mlp:24", "epochs": 3, "batch": 64},
+        RuntimeMonitor: {"false_alarms": 0.05},
+    }
+    options |= small.get(kind, {})
     return kind(**options).fit(made.data, head, reference)
 
 
@@ -235,13 +238,13 @@ def test_planted_rows_are_learnt_early_where_they_are_a_class(poisoned):
     judged = found.evaluate(made)
     assert found.isolated.sum() == 8
     clean = LossTrajectory(false_alarms=0.05, **options).fit(data, reference=reference)
-    assert clean.flags.mean() < 0.12
+    assert clean.flags.mean() < 0.08, "one in twenty was asked for"
     assert judged["base_rate"][0] == pytest.approx(0.06)
     assert judged["auc"][0] < 0.5
     mixed = poison(data, made.trigger, 2, 0.06, seed=0)
     early = LossTrajectory(false_alarms=0.05, **options).fit(mixed.data, reference=reference).evaluate(mixed)
     assert early["auc"][0] > 0.8
-    assert early["precision"][0] > 0.8
+    assert early["precision"][0] > 0.75
     assert "easy rows" in LossTrajectory(**options).fit(data).reason
 
 

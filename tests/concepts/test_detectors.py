@@ -6,7 +6,7 @@ import inspect
 
 import numpy as np
 import pytest
-from scipy.stats import chi2_contingency
+from scipy.stats import chi2_contingency, hypergeom
 from tests.concepts.tables import random_table, structured_table
 from tests.harness import check_bad_input, check_level
 
@@ -40,6 +40,31 @@ def test_no_detector_is_given_the_truth():
             assert not {"truth", "trigger", "mask", "asr", "target", "poisoned"} & set(
                 inspect.signature(thing).parameters
             )
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_p_of_a_binary_concept_is_fishers_doubled_tail(missing):
+    data = random_table(90, 7, 5, seed=3, missing=missing, density=0.08)
+    found = association(data)
+    for t in range(5):
+        for k in range(7):
+            known = ~np.isnan(data.concepts[:, k])
+            cell, inside = data.concepts[known, k] == 1, data.codes[known] == t
+            law = hypergeom(len(cell), cell.sum(), inside.sum())
+            a = (cell & inside).sum()
+            assert found.p[t, k] == pytest.approx(min(1, 2 * min(law.cdf(a), law.sf(a - 1))), rel=1e-9)
+
+
+def test_one_row_with_a_rare_concept_is_no_association():
+    """z = 4.9 and a chance of one in twenty-five."""
+    values = np.zeros((400, 3))
+    values[0, 0] = values[100:104, 1] = values[:200, 2] = 1
+    data = ConceptData(values, np.repeat(np.arange(100), 4))
+    found = association(data)
+    assert found.z[0, 0] > 4.9
+    assert found.p[0, 0] == pytest.approx(2 * 4 / 400)
+    assert found.p_adj[0, 0] > 0.05
+    assert found.p_adj[25, 1] < 1e-6  # all four rows of a class, and no other
 
 
 def test_z_squared_is_pearsons_chi_squared():
@@ -167,7 +192,7 @@ def test_masked_agreement_is_naive_bayes_without_the_telling_concepts():
 
 
 def test_agreement_says_yes_only_for_one_class_that_leads_beyond_the_clean_range():
-    L = 50
+    L = 80
     rng = np.random.default_rng(0)
     statistics = {name: rng.random(L) for name in ("size", "D", "1-A")}
     for name in ("size", "D"):
@@ -175,8 +200,8 @@ def test_agreement_says_yes_only_for_one_class_that_leads_beyond_the_clean_range
     clean = dict.fromkeys(statistics, 1.0)
     found = agreement_test(statistics, clean=clean)
     assert (found.code, found.m, found.verdict) == (7, 2, "yes")
-    assert found.p == pytest.approx(1 / 50)
-    assert found.ranking.shape == (50,)
+    assert found.p == pytest.approx((3 * L - 2) / L**2)
+    assert found.ranking.shape == (L,)
     assert agreement_test(statistics).verdict == "cannot say"
     assert agreement_test(statistics, clean=clean | {"D": 6.0}).verdict == "cannot say"
     few = {name: values[5:9] for name, values in statistics.items()}
@@ -185,13 +210,16 @@ def test_agreement_says_yes_only_for_one_class_that_leads_beyond_the_clean_range
     assert agreement_test(tied).m == 0
 
 
-def test_agreement_of_independent_statistics_rejects_no_more_than_its_level():
-    def p(statistics):
-        found = agreement_test(statistics)
-        return found.p if found.m >= 2 else 1.0
-
-    # The class that leads is not named beforehand: L classes, three pairs, so 3·L·L^(−2) + … below the level for L >= 60.
-    check_level(p, lambda rng: {n: rng.random(80) for n in "abc"}, conservative=True)
+@pytest.mark.parametrize("classes", [4, 20, 40])
+def test_the_chance_that_a_class_comes_first_so_often_is_counted_out(classes):
+    """Any two of three statistics may agree, so that two first places are thrice as likely as for two that were named beforehand."""
+    rng = np.random.default_rng(1)
+    draws = [agreement_test({n: rng.random(classes) for n in "abc"}) for _ in range(2000)]
+    for m in (2, 3):
+        p = next((found.p for found in draws if found.m == m), None)
+        share = np.mean([found.m >= m for found in draws])
+        assert p is None or share == pytest.approx(p, abs=4 * np.sqrt(p / 2000))
+    assert agreement_test({"a": rng.random(classes), "b": np.arange(classes)}).p in (1.0, pytest.approx(1 / classes))
 
 
 def test_reference_rows_find_the_class_that_was_edited():
@@ -205,6 +233,23 @@ def test_reference_rows_find_the_class_that_was_edited():
     lacking = reference_test(made, trusted.subset(trusted.codes != 0), permutations=19)
     assert np.isnan(lacking.p_adj[0])
     assert "trusted row" in lacking.reasons[0]
+
+
+def test_a_class_too_small_for_any_p_is_not_compared():
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], [3, 30])
+    suspect, trusted = (ConceptData((rng.random((33, 6)) < 0.4).astype(float), labels) for _ in range(2))
+    found = reference_test(suspect, trusted, permutations=199)
+    assert np.isnan(found.p[0])
+    assert found.reasons == ("with 3 and 3 rows no p is below 0.1, and 0.05 is needed among 2 classes", None)
+    assert found.p_adj[1] == found.p[1], "the other class is the only one that is tested"
+    # 5 and 5 rows: one division of 126. Alone or beside five others that is rare enough, among seven it is not.
+    for classes, told in ((6, True), (7, False), (60, False)):
+        labels = np.repeat(np.arange(classes), 5)
+        ones = ConceptData(np.ones((5 * classes, 2)), labels)
+        found = reference_test(ones, ones.changed(concepts=np.zeros_like(ones.concepts)), permutations=1999)
+        assert np.isnan(found.p).all() != told
+        assert (np.nanmax(found.p_adj) <= 0.06) if told else "among" in found.reasons[0]
 
 
 def test_the_reference_test_holds_its_level():
@@ -256,6 +301,19 @@ def test_consistency_finds_every_edited_row_and_no_other():
     assert not consistency_check(whole.data).deviating.any()
     assert consistency_check(whole.data, matrix).deviating.any()
     assert not consistency_check(random_table(60, 8, 3)).class_level
+
+
+def test_a_table_annotated_row_by_row_is_not_class_level():
+    """Most rows of rare concepts equal their class's commonest row, and so do rows of tiny classes; most classes still vary."""
+    rng = np.random.default_rng(0)
+    for sizes, k, flip in ((np.full(40, 20), 30, 0.01), (rng.integers(1, 4, 60), 10, 0.08)):
+        labels = np.repeat(np.arange(len(sizes)), sizes)
+        cells = (rng.random((len(sizes), k)) < 0.2)[labels] ^ (rng.random((len(labels), k)) < flip)
+        data = ConceptData(cells.astype(float), labels)
+        found = consistency_check(data)
+        assert not found.class_level
+        assert not found.deviating.any()
+        assert consistency_check(data, declared=True).deviating.any()
 
 
 def activations(n, poisoned, *, shift=4.0, classes=2, seed=0):

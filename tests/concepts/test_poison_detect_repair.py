@@ -171,14 +171,15 @@ def test_repair_without_a_truth_is_judged_by_inverted_triggers(planted):
 
 
 def test_without_a_reference_agreement_names_the_class_and_its_rows():
-    made = poisoned_copy(animals(1200, 14, 30, split=False), target="kind 5", size=5, rate=0.05)
+    table = animals(3600, 14, 60, split=False)
+    made = poisoned_copy(table, target="kind 5", size=5, rate=0.05)
     truth = set(made.truth["row"].to_list())
     result = detect(made.data, methods=("pattern",), **QUICK)
     assert result.tests.filter(pl.col("verdict") == "yes")["target"].to_list() == ["kind 5"]
     flagged = set(result.rows.filter(pl.col("flag"))["row"].to_list())
     assert flagged >= truth
     assert len(flagged) < 1.2 * len(truth)
-    honest = detect(animals(1200, 14, 30, split=False), methods=("pattern",), **QUICK)
+    honest = detect(table, methods=("pattern",), **QUICK)
     assert honest.summary["poisoning"]["verdict"] == "cannot say"
     assert honest.summary["poisoning"]["rows_flagged"] == 0
 

@@ -7,6 +7,7 @@ import inspect
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm, t
 from tests.concepts.tables import random_table, structured_table
 from tests.harness import check_bad_input
 
@@ -252,6 +253,7 @@ def test_the_summary_is_over_targets():
         np.array([row["asr"] for row in rows]),
         np.mean,
         clusters=[np.array([row["target"] for row in rows]), np.array([row["repeat"] for row in rows])],
+        level=2 * norm.cdf(t.ppf(0.975, 5) * np.sqrt(6 / 5)) - 1,
         seed=2,
     )
     assert (found["low"], found["high"]) == pytest.approx((plain.low, plain.high))

@@ -28,7 +28,10 @@ def over_targets(
     """The mean of a column over targets (or another statistic of its values) with a hierarchical percentile bootstrap.
 
     Targets are drawn with replacement, then repeats inside each; rows in which the column is null are left out. With one target
-    there is an estimate and no interval; None without rows.
+    there is an estimate and no interval; None without rows. The percentiles are taken as far out as t quantiles of so few targets lie
+    beyond normal ones, for the spread of few resampled targets is too small: plain percentiles of ten targets cover .88 to .91 at .95.
+
+    Source: Hesterberg (2015), "What teachers should know about the bootstrap", section 3.3 (expanded percentiles).
     """
     held = [row for row in rows if row[column] is not None]
     if not held:
@@ -36,8 +39,9 @@ def over_targets(
     of = statistic or _mean
     values = np.array([row[column] for row in held], dtype=float)
     ids = [np.array([str(row[name]) for row in held]) for name in ("target", "repeat")]
+    wider = _expanded(level, len(set(ids[0])))
     try:
-        return bootstrap(values, of, clusters=ids, replicates=replicates, level=level, seed=seed)
+        return bootstrap(values, of, clusters=ids, replicates=replicates, level=wider, seed=seed)
     except TooFewRows:
         return Estimate(float(of(values)), None, None, None, None, None, len(set(ids[0])), "one target, no interval")
 
@@ -137,6 +141,16 @@ def selector_difference(
         if key in cells[other]
     ]
     return over_targets(pairs, seed=seed)
+
+
+def _expanded(level: float, targets: int) -> float:
+    """The level whose normal quantile is the t quantile of so many targets, times √(T/(T − 1))."""
+    from scipy.special import ndtr, stdtrit
+
+    if targets < 2:
+        return level
+    beyond = stdtrit(targets - 1, (1 + level) / 2) * np.sqrt(targets / (targets - 1))
+    return float(min(2 * ndtr(beyond) - 1, 1 - 1e-9))
 
 
 def _grouped(rows: Rows) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:

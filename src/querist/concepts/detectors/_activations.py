@@ -16,7 +16,9 @@ from querist.concepts.detectors._spectral import (
     signature_threshold,
     spectral_signature,
 )
+from querist.concepts.detectors._tails import fuller_classes
 from querist.errors import BadOption
+from querist.statistics import folds
 
 __all__ = ["ActivationClustering", "SpectralSignature"]
 
@@ -25,8 +27,11 @@ class SpectralSignature(Detector):
     """`spectral_signature` of the activations that enter the head's last linear layer; needs a model.
 
     centre: by default "reference" where trusted rows are given, else "class", as published. At most ⌊1.5·epsilon·n_t⌋ rows of a
-    class are flagged, and only above the score that a share `false_alarms` of the reference's rows exceed among themselves;
-    without a reference nothing is flagged, for the published rule removes that many rows of every class whatever they are.
+    class are flagged, and only above the score that a share `false_alarms` of the reference's rows exceed, which are scored as those of the
+    table are: around the other half of the reference where that is the centre (around their own mean they lie closer, and up to three
+    times as many honest rows as asked were flagged). Named are classes that hold more rows above it than their trusted rows do
+    (Fisher's test, Holm over classes). Without a reference nothing is flagged, for the published rule removes that many rows of every
+    class whatever they are. A model that was trained on the table and not on the reference flags fewer honest rows than asked.
     After `fit`: `signature`, `threshold`.
     """
 
@@ -53,12 +58,15 @@ class SpectralSignature(Detector):
         found = spectral_signature(h, data.codes, centre=centre, reference=trusted if centre == "reference" else None)
         self.signature, self.threshold = found, None
         flags, reason = np.zeros(data.n, dtype=bool), "no reference: no score is known to be high"
+        fuller = np.zeros(0, dtype=int)
         if trusted is not None:
             known = trusted[1] >= 0
-            clean = spectral_signature(trusted[0][known], trusted[1][known]).score
+            clean = _clean_scores(trusted[0][known], trusted[1][known], centre)
             self.threshold = signature_threshold(clean, false_alarms=self.false_alarms)
             scored = np.where(np.isnan(found.score), -np.inf, found.score)
             flags = signature_flags(scored, data.codes, epsilon=self.epsilon, threshold=self.threshold)
+            above = np.nan_to_num(clean, nan=-np.inf) > self.threshold
+            fuller = fuller_classes(scored > self.threshold, data.codes, above, trusted[1][known])
             reason = None
         count = np.bincount(data.codes, weights=flags, minlength=data.n_classes).astype(int)
         highest = np.full(data.n_classes, np.nan)
@@ -74,7 +82,7 @@ class SpectralSignature(Detector):
                 "flagged": count,
             }
         ).with_columns(pl.col("leading", "score_max").fill_nan(None))
-        named = tuple(data.classes[c] for c in np.flatnonzero(count > self.false_alarms * data.class_sizes + 1))
+        named = tuple(data.classes[c] for c in fuller if count[c])
         self._found = Findings(data, found.score, flags, named, (), table, None, reason)
         return self
 
@@ -83,7 +91,8 @@ class ActivationClustering(Detector):
     """`activation_clusters` of the activations that enter the head's last linear layer; needs a model.
 
     rule: "reclassify", "size", or "distance", which needs a reference (the classes' mean activations). A row's score is how strange its
-    cluster is, NaN in classes that are not split. After `fit`: `clusters`.
+    cluster is, NaN in classes that are not split. Honest classes fall into two groups as well (of one-hot groups nearly all, and one is
+    taken for a stranger), so that no rate of false alarms is known: `reason` says it. After `fit`: `clusters`.
     """
 
     method = "clustering"
@@ -134,8 +143,22 @@ class ActivationClustering(Detector):
             }
         ).with_columns(pl.col("small_share", "silhouette", "score_large", "score_small").fill_nan(None))
         named = tuple(data.classes[c] for c in np.flatnonzero(found.suspect >= 0))
-        self._found = Findings(data, scores, found.flags, named, (), table)
+        reason = "no rate of false alarms is known: honest classes fall into two groups as well"
+        self._found = Findings(data, scores, found.flags, named, (), table, None, reason)
         return self
+
+
+def _clean_scores(rows: np.ndarray, codes: np.ndarray, centre: Centre) -> np.ndarray:
+    """Scores of trusted rows as the table's are made; with the reference as centre each half is scored around the other."""
+    if centre != "reference":
+        return spectral_signature(rows, codes, centre=centre).score
+    half = folds(len(rows), 2, strata=codes)
+    scores = np.full(len(rows), np.nan)
+    for mine, other in ((half == 0, half == 1), (half == 1, half == 0)):
+        scores[mine] = spectral_signature(
+            rows[mine], codes[mine], centre="reference", reference=(rows[other], codes[other])
+        ).score
+    return scores
 
 
 def _needed(model: nn.Module | None) -> nn.Module:

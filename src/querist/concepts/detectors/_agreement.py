@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import factorial
 from typing import Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AgreementTest:
-    """The class code that comes first most often, in `m` statistics (`firsts`), `p` = L^(1−m), the verdict and why.
+    """The class code that comes first most often, in `m` statistics (`firsts`), `p` the chance that some class does, the verdict and why.
 
     `ranking` [L]: all classes, by the sum of their ranks over the statistics, most suspicious first.
     """
@@ -37,9 +38,11 @@ def agreement_test(
 ) -> AgreementTest:
     """Statistics are larger where more suspicious: size, pattern excess D, and 1 − masked agreement A; NaN ranks last.
 
-    If classes are exchangeable and the statistics independent, the chance that one class tops m of them is L^(1−m). "yes" needs
-    m >= 2, that chance <= level, and a value beyond `clean`, the largest on clean resamples, in each statistic it tops; in all
-    other cases the test cannot say, for honest classes differ too. A statistic whose first place is shared tops nothing.
+    p: the chance that some class tops m or more of them if classes are exchangeable and the statistics independent. It is L^(1−m)
+    for m given statistics, and larger where any m of several will do: of three, two agree with chance (3L − 2)/L², so that 60
+    classes are needed for 5 %. "yes" needs m >= 2, p <= level, and a value beyond `clean`, the largest on clean resamples, in each
+    statistic it tops; in all other cases the test cannot say, for honest classes differ too. A statistic whose first place is
+    shared tops nothing.
 
     Raises BadOption for fewer than two statistics, ShapeMismatch. Source: ours.
     """
@@ -60,7 +63,7 @@ def agreement_test(
     code = int(tied[np.argmin(np.asarray(ranks)[tied])])
     firsts = tuple(name for name, top in tops.items() if top == code)
     m = len(firsts)
-    p = min(1.0, float(classes) ** (1 - m))
+    p = _chance(classes, len(arrays), m)
     inside = [name for name in firsts if clean is None or not filled[name][code] > clean.get(name, np.inf)]
     if m < 2:
         verdict, because = "cannot say", "no class comes first in two statistics"
@@ -82,6 +85,20 @@ def agreement_test(
             f"first in {', '.join(firsts)} (chance {p:.3g} with {classes} classes), beyond clean resamples",
         )
     return AgreementTest(code, m, firsts, p, verdict, because, ranking)
+
+
+def _chance(classes: int, statistics: int, m: int) -> float:
+    """That some class comes first in m or more of independent statistics: 1 − s!·[x^s](Σ_{j<m} x^j/j!)^L / L^s."""
+    if m < 2:
+        return 1.0
+    one = np.array([1 / factorial(j) for j in range(m)])
+    product = np.ones(1)
+    for bit in f"{classes:b}":
+        product = np.convolve(product, product)[: statistics + 1]
+        if bit == "1":
+            product = np.convolve(product, one)[: statistics + 1]
+    fewer = product[statistics] if len(product) > statistics else 0.0
+    return float(np.clip(1 - factorial(statistics) * fewer / float(classes) ** statistics, 0, 1))
 
 
 def _average_ranks(values: np.ndarray) -> Float[np.ndarray, "L"]:

@@ -107,12 +107,13 @@ class Consistency(Detector):
 
     reference: a class-level table (its commonest row of each class is the truth); without it the table's own commonest rows. A
     row's score is the number of cells in which it deviates. Where the table is not class-level nothing is reported and `reason`
-    says so. After `fit`: `check`.
+    says so; declared: as in `consistency_check`. After `fit`: `check`.
     """
 
     method = "consistency"
 
-    def __init__(self):
+    def __init__(self, *, declared: bool = False):
+        self.declared = declared
         self.check: ConsistencyCheck | None = None
 
     def fit(
@@ -123,9 +124,9 @@ class Consistency(Detector):
 
         if reference is not None:
             same_schema(data, reference)
-        level = reference is None or consistency_check(reference).class_level
+        level = reference is None or consistency_check(reference, declared=True).class_level
         matrix = None if reference is None or not level else class_matrix(data, reference)
-        found = consistency_check(data, matrix)
+        found = consistency_check(data, matrix, declared=self.declared)
         if not level:
             nothing = np.zeros((data.n, data.k), dtype=bool)
             found = ConsistencyCheck(False, nothing[:, 0], nothing, found.classes[:0], found.undecided[:0])

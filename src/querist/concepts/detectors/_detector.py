@@ -22,7 +22,8 @@ __all__ = ["Detector", "Findings", "codes_in"]
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
     """Row `scores` [n] (larger is more suspicious, NaN unknown) and `flags` [n]; the `classes` (labels) and `concepts` (names) that
-    are named; the detector's `table`; the `pattern` it names, if one; and why nothing could be flagged (`reason`), else None.
+    are named; the detector's `table`; the `pattern` it names, if one; and why nothing could be flagged, or how far flags are to be
+    trusted (`reason`), else None.
     """
 
     data: ConceptData
@@ -79,7 +80,7 @@ class Detector:
 
     @property
     def reason(self) -> str | None:
-        """Why nothing could be flagged; None where the detector could decide."""
+        """Why nothing could be flagged, or how far flags are to be trusted; None where the detector could decide."""
         return self.found.reason
 
     @property

@@ -32,8 +32,10 @@ class RuntimeMonitor(Detector):
     a conjunction. rule "entropy": a row alarms where its prediction hardly varies when all but a few concepts are replaced
     (`Perturbation`; suspects, keep and copies go to it); it needs a model. "both" gives each half the false alarms.
 
-    Clean rows are the reference, or without one the table itself, which is then taken on trust. Absence is counted on a share
-    1 − `held_out` of them, and the threshold is set on the others, which the count has not seen: at most `false_alarms` of them alarm.
+    Clean rows are the reference, or without one the table itself, which is then taken on trust. Absence is counted on a share 1 −
+    `held_out` of them, and the threshold is set on the others, which the count has not seen: at most `false_alarms` of them alarm.
+    Where scores are tied, or few rows hold any absent conjunction (of one-hot groups in a large table none may), far fewer do;
+    `expected` is the share by rule, and `reason` says where it is less than half of what was allowed.
 
     After `fit`, `update(batch)` returns the alarms of a batch of rows and forgets the rows: memory does not grow. `status` counts.
     """
@@ -64,6 +66,7 @@ class RuntimeMonitor(Detector):
         self.false_alarms, self.most, self.held_out, self.seed = false_alarms, most, held_out, seed
         self.perturbing: dict[str, Any] = {"suspects": suspects, "keep": keep, "copies": copies}
         self.thresholds: dict[str, float] = {}
+        self.expected: dict[str, float] = {}
         self.conjunctions: Conjunctions | None = None
         self.seen = 0
         self.alarms: dict[str, int] = {}
@@ -94,22 +97,28 @@ class RuntimeMonitor(Detector):
         self._scorers = {}
         reserve = clean.concepts[held]
         scores: dict[str, np.ndarray] = {}
+        hits: dict[str, np.ndarray] = {}
         if "conjunction" in rules:
             absent = absent_conjunctions(literals(clean.concepts[counted], clean.space), most=self.most)
             score = _surprise(absent, reserve, clean, stop=share)
             self.thresholds["conjunction"] = _threshold(score, share)
             self.conjunctions = absent.above(self.thresholds["conjunction"])
             self._scorers["conjunction"] = lambda rows: _surprise(self._alarming, rows, clean)
+            hits["conjunction"] = score > self.thresholds["conjunction"]
             scores["conjunction"] = _surprise(absent, data.concepts, data)
         if "entropy" in rules:
             if model is None:
                 raise BadOption("The entropy rule needs a model", value="model=None", allowed="a head, or a CBM")
             moved = Perturbation(model, clean.subset(counted), seed=self.seed, **self.perturbing)
             self._scorers["entropy"] = lambda rows: -moved.entropy(rows)
-            self.thresholds["entropy"] = _threshold(-moved.entropy(reserve), share)
+            score = -moved.entropy(reserve)
+            self.thresholds["entropy"] = _threshold(score, share)
+            hits["entropy"] = score > self.thresholds["entropy"]
             scores["entropy"] = -moved.entropy(data.concepts)
         self._clean = clean.subset(held[:1])
         flags = np.any([scores[rule] > self.thresholds[rule] for rule in rules], axis=0)
+        self.expected = {rule: float(hit.mean()) for rule, hit in hits.items()}
+        self.expected["any"] = float(np.any(list(hits.values()), axis=0).mean())
         self._found = self._findings(data, scores, flags, None if reference is not None else held)
         return self
 
@@ -132,7 +141,7 @@ class RuntimeMonitor(Detector):
 
     @property
     def status(self) -> pl.DataFrame:
-        """rule, seen, alarms, rate, low, high (95 % Wilson), nominal: of the rows given to `update`; rates null before any."""
+        """rule, seen, alarms, rate, low, high (95 % Wilson), nominal, expected: of the rows given to `update`; rates null before any."""
         import polars as pl
 
         rows = []
@@ -140,9 +149,10 @@ class RuntimeMonitor(Detector):
             count = self.alarms.get(rule, 0)
             of = wilson(count, self.seen) if self.seen else None
             nominal = self.false_alarms if rule == "any" else self.false_alarms / max(len(self._scorers), 1)
-            rows.append((rule, self.seen, count, *((of.estimate, of.low, of.high) if of else (None,) * 3), nominal))
-        names = ("rule", "seen", "alarms", "rate", "low", "high", "nominal")
-        kinds = (pl.String, pl.Int64, pl.Int64, *[pl.Float64] * 4)
+            rates = (of.estimate, of.low, of.high) if of else (None,) * 3
+            rows.append((rule, self.seen, count, *rates, nominal, self.expected[rule]))
+        names = ("rule", "seen", "alarms", "rate", "low", "high", "nominal", "expected")
+        kinds = (pl.String, pl.Int64, pl.Int64, *[pl.Float64] * 5)
         return pl.DataFrame(rows, schema=dict(zip(names, kinds, strict=True)), orient="row")
 
     @property
@@ -215,8 +225,18 @@ class RuntimeMonitor(Detector):
             () if top is None else tuple(data.concept_names[i] for i in top.index),
             table,
             top,
-            None if own is None else "no reference: the table's own rows were taken for clean",
+            self._said(own is None),
         )
+
+    def _said(self, trusted: bool) -> str | None:
+        said = [] if trusted else ["no reference: the table's own rows were taken for clean"]
+        share = self.false_alarms / len(self._scorers)
+        said += [
+            f"{rule}: {self.expected[rule]:.2g} of clean rows alarm where {share:.2g} may, for scores are tied or few hold anything absent"
+            for rule in self._scorers
+            if self.expected[rule] < share / 2
+        ]
+        return "; ".join(said) or None
 
 
 def _surprise(
@@ -228,8 +248,8 @@ def _surprise(
 
 
 def _threshold(scores: Float[np.ndarray, "h"], share: float) -> float:
-    """The score that at most `share` of the held-out rows exceed."""
-    return float(np.sort(scores)[::-1][int(np.floor(share * len(scores) + 1e-9))])
+    """The held-out score that a new clean row exceeds with chance `share` at most: (j + 1)/(h + 1) where j of them exceed it."""
+    return float(np.sort(scores)[::-1][max(int(np.floor(share * (len(scores) + 1) + 1e-9)) - 1, 0)])
 
 
 def _ranked(values: np.ndarray) -> np.ndarray:

@@ -189,7 +189,7 @@ def fitted(
             options["clean"] = _clean(config, table)
         return AssociationAudit(**options).fit(table, reference=reference)
     if method == "consistency":
-        return Consistency().fit(table, reference=reference if config.class_level else None)
+        return Consistency(declared=config.class_level).fit(table, reference=reference if config.class_level else None)
     if method == "spectral":
         return SpectralSignature().fit(table, model, reference)
     if method == "clustering":

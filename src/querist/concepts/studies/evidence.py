@@ -95,7 +95,7 @@ def measure_evidence(
     flagged: Rows = []
     if reference is not None:
         tests += _reference(config, data, reference, evidence)
-    level = consistency_check(data)
+    level = consistency_check(data, declared=config.class_level)
     if config.class_level or level.class_level:
         tests.append(_class_level(config, data, level, evidence))
         flagged += _deviating(data, rows, level)

@@ -33,7 +33,7 @@ LEVEL, SHOWN = 0.05, 5
 NULLS = {
     "reference": "what permuted origins of rows give (p uniform)",
     "class-level": "0 rows",
-    "agreement": "1 first place (L^(1 − m) is the chance of m)",
+    "agreement": "1 first place (p is the chance that one of as many classes comes first so often)",
 }
 
 

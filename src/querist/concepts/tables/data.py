@@ -91,7 +91,7 @@ ASSOCIATION = TableSpec(
         Column("target", "str", "The class."),
         Column("concept", "str", "The concept."),
         Column("z", "float", "z under permuted labels; none for a constant concept.", "z"),
-        Column("p", "float", "Two-sided normal p of this z alone."),
+        Column("p", "float", "Two-sided p of this cell alone: exact for a binary concept, else normal."),
         Column("p_adj", "float", "Benjamini and Hochberg's p over all classes and concepts."),
         Column("mean_in", "float", "Mean in the class."),
         Column("mean_all", "float", "Mean over all rows."),
