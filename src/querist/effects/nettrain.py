@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import nn
 
 from querist.effects.design import balance_weights
@@ -18,6 +18,7 @@ from querist.errors import BadOption, TooFewRows, UnknownName, near
 from querist.sources.rows import Encoded
 from querist.statistics import torch_seed
 from querist.training import Fit, fit
+from querist.training.batches import rows_of
 from querist.training.losses import weighted_sum
 
 __all__ = [
@@ -47,6 +48,7 @@ def train(
     sample: Sample,
     links: Links,
     *,
+    rows: Int[np.ndarray, "r"] | None = None,
     observed: Observed | None = None,
     epochs: int = 50,
     batch_size: int | str = "auto",
@@ -63,11 +65,13 @@ def train(
     device: str = "auto",
     seed: int = 0,
     progress: Any = None,
+    drop_last: bool = False,
     **options: Any,
 ) -> Fit:
     """Train a network in place on what each row's own arm showed; it ends on the CPU, in eval mode.
 
-    net: forward(numbers [n, p], missing [n, p], codes [n, q]) -> latents [n, M + 1, L], control first. observed: where more than the
+    net: forward(numbers [n, p], missing [n, p], codes [n, q]) -> latents [n, M + 1, L], control first. rows: numbers of those it
+    sees, all where left out; they are not copied. observed: where more than the
     forward pass is needed in training; by default the row of `forward` that belongs to the arm. The loss is
     Σ_k λ_k Σ_i w_ik·l_ik / Σ_i w_ik with w_ik = 0 where the outcome is missing, λ_k of `outcome_weights`. weighting: "none", "ipw"
     (1/e) or "overlap", times the row's weight. batch_size "auto": see `batch_rows`. val_fraction: share of rows on which training
@@ -77,12 +81,13 @@ def train(
 
     Raises BadOption, TooFewRows, NumericalFailure.
     """
-    used = np.flatnonzero(sample.outcomes.observed.any(axis=1) & (sample.weight > 0))
-    if not used.size:
+    rows = np.arange(sample.n) if rows is None else rows
+    counts = (sample.outcomes.observed.any(axis=1) & (sample.weight > 0))[rows]
+    if not counts.any():
         raise TooFewRows("No row has an outcome to learn from", value=0, allowed="1 or more")
     given = tensors_of(sample, links, weighting)
-    held = validation_rows(sample, val_fraction)
-    learn, check = used[~held[used]], used[held[used]]
+    held = validation_rows(sample, val_fraction, rows)
+    learn, check = rows[counts & ~held], rows[counts & held]
     size = batch_rows(learn.size) if batch_size == "auto" else batch_size
     if not isinstance(size, int):
         raise BadOption("batch_size is a number of rows", value=batch_size, allowed='"auto", or 1 or more')
@@ -98,10 +103,10 @@ def train(
     result = fit(
         net,
         loss,
-        {name: value[learn] for name, value in given.items()},
+        rows_of(given, size, seed=seed, drop_last=drop_last, rows=learn),
         batch_size=size,
         epochs=epochs,
-        validation={name: value[check] for name, value in given.items()} if check.size else None,
+        validation=rows_of(given, size, seed=seed, shuffle=False, rows=check) if check.size else None,
         patience=patience if check.size else None,
         score=score if check.size else None,
         monitor=monitor,
@@ -171,14 +176,14 @@ def batch_rows(n: int) -> int:
     return int(2 ** np.clip(round(math.log2(max(n, 1) / 32)), 7, 12))
 
 
-def validation_rows(sample: Sample, fraction: float) -> Bool[np.ndarray, "n"]:
-    """Rows set aside: about this share, alike in arms and outcomes, clusters whole. Raises BadOption."""
+def validation_rows(sample: Sample, fraction: float, rows: Int[np.ndarray, "r"] | None = None) -> Bool[np.ndarray, "r"]:
+    """Which rows (of those named) are set aside: about this share, alike in arms and outcomes, clusters whole. Raises BadOption."""
     if not 0 <= fraction <= 0.5:
         raise BadOption("val_fraction lies outside its range", value=fraction, allowed="0 to .5")
     if fraction == 0:
-        return np.zeros(sample.n, dtype=bool)
+        return np.zeros(sample.n if rows is None else len(rows), dtype=bool)
     k = max(2, round(1 / fraction))
-    return sample.folds(k, by_outcome=True) == 0
+    return sample.folds(k, by_outcome=True, rows=rows) == 0
 
 
 def made(make: Callable[[], nn.Module], seed: int, *names: Any) -> Any:
@@ -228,7 +233,7 @@ def tensors_of(sample: Sample, links: Links, weighting: str = "none") -> Batch:
         "numbers": torch.as_tensor(sample.encoded.numbers),
         "missing": torch.as_tensor(sample.encoded.missing),
         "codes": torch.as_tensor(sample.encoded.codes),
-        "arm": torch.as_tensor(sample.arm.astype(np.int64)),
+        "arm": torch.as_tensor(sample.arm.astype(np.int64, copy=False)),
         "y": torch.as_tensor(y.astype(np.float32)),
         "weight": torch.as_tensor((row[:, None] * seen).astype(np.float32)),
     }

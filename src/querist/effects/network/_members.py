@@ -15,7 +15,7 @@ from querist.effects.design._scores import gamma
 from querist.effects.encoder import Widths
 from querist.effects.links import Links
 from querist.effects.metrics._rate import rate_values_of
-from querist.effects.nettrain import Batch, batches_of, made, outcome_terms
+from querist.effects.nettrain import Batch, batches_of, made, outcome_terms, tensors_of
 from querist.effects.network._architecture import Architecture
 from querist.effects.network._net import Network
 from querist.effects.network._watch import Watch
@@ -126,11 +126,10 @@ def validation_rate(sample: Sample, rows: Int[np.ndarray, "r"], links: Links) ->
     return score
 
 
-def watch(given: Batch, rows: Int[np.ndarray, "r"], links: Links, seed: int) -> Watch:
-    """A `Watch` over some of these rows of a training's tensors."""
+def watch(sample: Sample, rows: Int[np.ndarray, "r"], links: Links, weighting: str, seed: int) -> Watch:
+    """A `Watch` over some of these rows of a sample, weighted as in training."""
     drawn = np.sort(stream(seed, "effects", "watch").permutation(rows)[:WATCHED])
-    index = torch.from_numpy(np.ascontiguousarray(drawn))
-    return Watch({name: value[index] for name, value in given.items()}, links)
+    return Watch(tensors_of(sample.take(drawn), links, weighting), links)
 
 
 def refuse_small_batches(architecture: Architecture, device: str) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from querist.effects.baselines._networks import Networks
 from querist.effects.estimator import Estimator
 from querist.effects.network import MTMT
 from querist.effects.network._design import Design
-from querist.effects.network._refit import Linear, Refit
+from querist.effects.network._linear import Linear
+from querist.effects.network._refit import Refit
 from querist.errors import BadOption
 from querist.sources.rows import Columns
 from querist.sources.rows.columns import CLIP, MISSING, UNKNOWN
@@ -135,7 +136,7 @@ class _Members(nn.Module):
 
 
 class _Affine(nn.Module):
-    """What `_refit.Linear` says, its standardisation multiplied into the coefficients."""
+    """What `_linear.Linear` says, its standardisation multiplied into the coefficients."""
 
     coefficients: torch.Tensor
     constant: torch.Tensor

@@ -271,9 +271,9 @@ def _used(config: FitConfig, sample: Sample, model: Any, fold: int | None, sourc
     if source is not None:
         held = source.surveyed.valid & (source.surveyed.fold != fold)
         return int(source.rows(fold).sum()), int(held.sum())
-    part = sample if fold is None else sample.take(np.flatnonzero(model.folds_ != fold))
-    counts = part.outcomes.observed.any(axis=1) & (part.weight > 0)
-    held = validation_rows(part, config.val_fraction)
+    rows = np.arange(sample.n) if fold is None else np.flatnonzero(model.folds_ != fold)
+    counts = (sample.outcomes.observed.any(axis=1) & (sample.weight > 0))[rows]
+    held = validation_rows(sample, config.val_fraction, rows)
     return int((counts & ~held).sum()), int((counts & held).sum())
 
 
