@@ -206,7 +206,7 @@ class Estimator(BaseEstimator):
         self.not_estimable_ = list(missing)
         self.features_ = list(sample.columns.names)
         self.warnings_ = list(notes)
-        self.rows_seen_ = np.unique(hash_rows(sample.encoded))[:HASHES]
+        self.rows_seen_ = np.unique(hash_rows(sample.encoded))[:HASHES].copy()  # not a view of all
         self._fit(sample, hooks)
 
     def _columns(self, X: Any) -> tuple[Columns, Encoded, list[str]]:

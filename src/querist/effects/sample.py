@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -261,11 +262,11 @@ def refuse_arm_columns(columns: Columns, encoded: Encoded, code: np.ndarray, arm
 
     A missing value is a level of its own. Columns that tell the arm in a weaker way are for `check` to report.
     """
-    levels = [(name, encoded.codes[:, k]) for k, name in enumerate(columns.categories)]
-    found = [
+    found = (
         (name, np.where(encoded.missing[:, k], np.nan, encoded.numbers[:, k])) for k, name in enumerate(columns.numbers)
-    ]
-    for name, values in [*found, *levels]:
+    )
+    levels = ((name, encoded.codes[:, k]) for k, name in enumerate(columns.categories))
+    for name, values in itertools.chain(found, levels):  # a column at a time: all of them would be the table once more
         if np.unique(values[:1000]).size > arms:
             continue
         level, inverse = np.unique(values, return_inverse=True)

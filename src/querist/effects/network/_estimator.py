@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from querist.effects.estimator import Estimator, Parts
 from querist.effects.nettrain import links_for, train, validation_rows
 from querist.effects.network._architecture import preset_options
 from querist.effects.network._design import Design
-from querist.effects.network._evidence import evidence
+from querist.effects.network._evidence import Evidence, evidence
 from querist.effects.network._keeping import history_of, restore, shrinkage_of, state_of, summary_of
 from querist.effects.network._members import (
     architecture_of,
+    by_rows,
     folder_of,
     latents_and_balance,
     mean_response,
@@ -314,6 +316,7 @@ class MTMT(Estimator):
             self.links_,
             rows=rows,
             observed=latents_and_balance(self.balance, self.balance_weight),
+            runs=by_rows(self.architecture_, self.balance),
             epochs=self.epochs,
             batch_size=self.batch_size,
             lr=self.lr,
@@ -330,13 +333,20 @@ class MTMT(Estimator):
         return ready(net), result, watched
 
     def _shrink(self, sample: Sample) -> Refit:
-        response = np.empty((sample.n, sample.arms + 1, len(sample.outcomes.names)))
-        for fold, members in enumerate(self.networks_):
-            rows = np.flatnonzero(self.folds_ == fold)
-            response[rows] = mean_response(members, self.links_, sample.encoded[rows])
-        found = evidence(
+        return refit(self._evidence(sample), self.shrink)  # pyright: ignore[reportArgumentType]
+
+    def _evidence(self, sample: Sample) -> Evidence:
+        def out_of_fold(part: slice) -> Float[np.ndarray, "r M+1 K"]:
+            fold, start = self.folds_[part], part.start
+            response = np.empty((len(fold), sample.arms + 1, len(sample.outcomes.names)))
+            for number, members in enumerate(self.networks_):
+                rows = np.flatnonzero(fold == number)
+                response[rows] = mean_response(members, self.links_, sample.encoded, start + rows)
+            return response
+
+        return evidence(
             lambda rows: self.design_.at(sample.encoded[rows]),
-            response,
+            out_of_fold,
             sample.arm,
             np.where(sample.outcomes.observed, sample.outcomes.values, np.nan),
             sample.propensity,
@@ -345,7 +355,6 @@ class MTMT(Estimator):
             weight=sample.weight,
             cluster=sample.cluster,
         )
-        return refit(found, self.shrink)  # pyright: ignore[reportArgumentType]
 
     # ------------------------------------------------------------------------------------------------------ predict
 

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from querist.effects.network._gaussian import slices
 from querist.errors import TooFewRows
 
-__all__ = ["BLOCK", "SPREAD", "Evidence", "Rows", "evidence", "noise", "observed", "taken"]
+__all__ = ["SPREAD", "Evidence", "Rows", "evidence", "noise", "observed", "taken"]
 
 Rows = Callable[[Any], Float[np.ndarray, "r p"]]
 """Columns of some rows (a slice, or numbers) in float64: made block by block, as all of them may be twice the table."""
-
-BLOCK = 32_768
-"""Rows that are held in float64 at a time."""
 
 SPREAD = 1e-3
 """Least sd of what the networks say of people, in sd of the outcome: below it standardised columns would show how rows were rounded."""
@@ -49,7 +47,7 @@ class Evidence:
 
 def evidence(
     x: Float[np.ndarray, "n p"] | Rows,
-    response: Float[np.ndarray, "n M+1 K"],
+    response: Float[np.ndarray, "n M+1 K"] | Rows,
     codes: Int[np.ndarray, "n"],
     y: Float[np.ndarray, "n K"],
     propensity: Float[np.ndarray, "n M+1"],
@@ -61,9 +59,10 @@ def evidence(
 ) -> Evidence:
     """Scores and parts from out-of-fold mean outcomes, arms (0 control), outcomes with NaN where missing, and P(A = m | x).
 
-    x: columns of all rows, or what gives those of some.
+    x, response: those of all rows, or what gives those of some: no more than a block of them is then held.
     """
-    n, arms, outcomes = response.shape
+    (n, outcomes), arms = y.shape, len(tier_weights) + 1
+    answers: Rows = response if callable(response) else lambda rows: response[rows]
     known = np.ones((arms - 1, outcomes), dtype=bool) if estimable is None else estimable
     w = tier_weights[:, None] * known
     w = w / np.where(w.sum(0) > 0, w.sum(0), 1.0)
@@ -71,9 +70,8 @@ def evidence(
     psi_increments, increments = np.empty((n, arms - 1, outcomes)), np.empty((n, arms - 1, outcomes))
     # Rows of an arm that does not carry an outcome are left out of it: the others' chances are those among the arms that do.
     carried = np.concatenate([np.ones((1, outcomes)), known])
-    for start in range(0, n, BLOCK):
-        part = slice(start, min(n, start + BLOCK))
-        said, arm, own = response[part], codes[part], y[part]
+    for part in slices(n, arms * outcomes):
+        said, arm, own = answers(part), codes[part], y[part]
         rows = np.arange(len(arm))
         gamma = said.astype(float)
         among = propensity[part] @ carried

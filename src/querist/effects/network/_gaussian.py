@@ -9,20 +9,20 @@ Source: Bayesian linear regression as in Bishop (2006), section 3.5; scales are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["PRIOR", "Posterior", "Spectrum", "integrate_one", "integrate_two", "spectrum"]
+__all__ = ["PRIOR", "Posterior", "Spectrum", "integrate_one", "integrate_two", "slices", "spectrum"]
 
 PRIOR = 0.1
 """Scale of the half-Cauchy prior of τ, in sd of the outcome."""
 
-BLOCK = 32_768
-"""Rows of Z that are held at a time."""
+HELD = 1 << 17
+"""Numbers of Z that are held at a time, several times over while they are worked on: 1 MiB in float64."""
 
 Rows = Callable[[slice], Float[np.ndarray, "rows P"]]
 
@@ -63,8 +63,8 @@ def spectrum(rows: Rows, y: Float[np.ndarray, "n C"], weight: Float[np.ndarray, 
     """
     triangle: Any = None
     yy = np.zeros(y.shape[1])
-    for start in range(0, len(y), BLOCK):
-        part = slice(start, min(start + BLOCK, len(y)))
+    width = rows(slice(0, 0)).shape[1] + y.shape[1]
+    for part in slices(len(y), width):
         block = np.concatenate([rows(part), y[part]], axis=1)
         if weight is not None:
             block *= np.sqrt(weight[part])[:, None]
@@ -79,6 +79,12 @@ def spectrum(rows: Rows, y: Float[np.ndarray, "n C"], weight: Float[np.ndarray, 
 def _from_gram(gram: np.ndarray, zy: np.ndarray, yy: np.ndarray, n: int) -> Spectrum:
     values, vectors = np.linalg.eigh(gram)
     return Spectrum(vectors, values.clip(min=0), vectors.T @ zy, yy, n)
+
+
+def slices(n: int, width: int) -> Iterator[slice]:
+    """n rows in runs of some `HELD` numbers, of no fewer rows than columns."""
+    size = max(HELD // max(width, 1), width, 1)
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from querist.effects.network._evidence import BLOCK, SPREAD, Evidence, noise, observed, taken
-from querist.effects.network._gaussian import integrate_one, integrate_two, spectrum
+from querist.effects.network._evidence import SPREAD, Evidence, noise, observed, taken
+from querist.effects.network._gaussian import integrate_one, integrate_two, slices, spectrum
 
 __all__ = ["Linear", "linear_model"]
 
@@ -59,7 +59,7 @@ def linear_model(
         values, rows = observed(y[:, members])
         weight = taken(found.weight, rows)
         means[members] = mean = np.average(values, axis=0, weights=weight)
-        values = values - mean
+        values -= mean  # a copy already
 
         def standardised(part: slice, rows: np.ndarray | None = rows) -> Float[np.ndarray, "r P"]:
             index: Any = part if rows is None else rows[part]
@@ -89,7 +89,9 @@ def _told(
     """Scales, and how much of the spread comes from columns and from networks."""
     p, rows = found.p, slice(0, min(len(own), TOLD))
     unit = found.sd[of]
-    from_x = [((block - made.centre[:p]) / made.scale[:p]) @ made.coefficients[:p] for _, block in _blocks(found, rows)]
+    from_x = [
+        ((block - made.centre[:p]) / made.scale[:p]) @ made.coefficients[:p] for _, block in _blocks(found, rows.stop)
+    ]
     net = ((own[rows] - made.centre[p:]) / made.scale[p:]) @ made.coefficients[p:]
     vx, vn = (float((one[:, known] / unit[known]).var(axis=0).sum()) for one in (np.concatenate(from_x), net))
     whole = vx + vn
@@ -100,10 +102,9 @@ def _told(
 
 def _standard(found: Evidence, own: np.ndarray, of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Weighted mean and sd of the columns; one that is constant, or of which the networks say the same to everybody, never counts."""
-    everyone = slice(0, found.n)
     mean, square = np.zeros(found.p + own.shape[1]), np.zeros(found.p + own.shape[1])
     for into, centre in ((mean, 0.0), (square, mean)):
-        for part, block in _blocks(found, everyone):
+        for part, block in _blocks(found, found.n):
             one = np.concatenate([block, own[part]], axis=1) - centre
             one = one if into is mean else one**2
             into += one.sum(axis=0) if found.weight is None else found.weight[part] @ one
@@ -113,15 +114,13 @@ def _standard(found: Evidence, own: np.ndarray, of: np.ndarray) -> tuple[np.ndar
     return mean, np.where(sd > np.maximum(least, 1e-9 * np.maximum(np.abs(mean), 1e-9)), sd, np.inf)
 
 
-def _blocks(found: Evidence, rows: slice) -> Iterator[tuple[slice, Float[np.ndarray, "r p"]]]:
-    for start in range(rows.start, rows.stop, BLOCK):
-        part = slice(start, min(rows.stop, start + BLOCK))
+def _blocks(found: Evidence, n: int) -> Iterator[tuple[slice, Float[np.ndarray, "r p"]]]:
+    for part in slices(n, found.p):
         yield part, found.x(part)
 
 
 def _mean_of(rows: Any, n: int, weight: np.ndarray | None) -> Float[np.ndarray, "P"]:
     total = 0.0
-    for start in range(0, n, BLOCK):
-        part = slice(start, min(n, start + BLOCK))
+    for part in slices(n, rows(slice(0, 0)).shape[1]):
         total = total + (rows(part).sum(axis=0) if weight is None else weight[part] @ rows(part))
     return np.asarray(total) / (n if weight is None else weight.sum())

@@ -27,6 +27,7 @@ from querist.training.losses import balance
 
 __all__ = [
     "architecture_of",
+    "by_rows",
     "folder_of",
     "latents_and_balance",
     "mean_response",
@@ -41,8 +42,8 @@ __all__ = [
 WATCHED = 512
 """Rows of the batch that is watched."""
 
-ASKED = 4_096
-"""Rows that go through a network at a time."""
+ASKED = 1_024
+"""Rows that go through a network at a time where nothing is learnt: as many as stay in the caches."""
 
 
 def architecture_of(
@@ -146,6 +147,11 @@ def refuse_small_batches(architecture: Architecture, device: str) -> dict[str, A
     return {"drop_last": True}
 
 
+def by_rows(architecture: Architecture, balance: str | None) -> bool:
+    """Whether the loss is a sum over rows: neither batch norm nor a distance between arms looks at a batch as one."""
+    return balance is None and architecture.norm != "batch"
+
+
 def folder_of(checkpoint: Path | str | None, fold: int, one: int) -> Path | None:
     """Where a member keeps its checkpoints."""
     return None if checkpoint is None else Path(checkpoint) / f"network-{fold}-{one}"
@@ -156,12 +162,15 @@ def ready(net: Network) -> Network:
     return net.to("cpu").eval()
 
 
-def mean_response(members: Sequence[Network], links: Links, encoded: Encoded) -> Float[np.ndarray, "n M+1 K"]:
-    """Mean over networks of their mean outcomes under every arm."""
-    found = []
+def mean_response(
+    members: Sequence[Network], links: Links, encoded: Encoded, rows: Int[np.ndarray, "r"] | None = None
+) -> Float[np.ndarray, "n M+1 K"]:
+    """Mean over networks of their mean outcomes under every arm, of all rows or of those named."""
     with torch.no_grad():
-        for numbers, missing, codes in batches_of(encoded, ASKED):
-            found.append(sum(links(net.precise(numbers, missing, codes)) for net in members) / len(members))
+        found = [
+            sum(links(net.precise(*batch)) for net in members) / len(members)
+            for batch in batches_of(encoded, ASKED, rows)
+        ]
     return torch.cat(found).numpy()
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from querist.effects.arrays import arm_codes
-from querist.effects.nettrain import batch_rows, tensors_of
+from querist.effects.nettrain import batch_rows, in_runs, tensors_of
 from querist.effects.network._members import (
+    by_rows,
     folder_of,
     latents_and_balance,
     member,
@@ -84,6 +85,8 @@ class Source:
             if model.select == "rate":
                 chosen |= {"score": validation_rate(sample, held, model.links_), "monitor": "rate", "mode": "max"}
         refuse_small_batches(model.architecture_, model.device)
+        if by_rows(model.architecture_, model.balance):
+            chosen |= in_runs(sample.outcomes.names, size, model.device)
         how = {**model._how, "checkpoint": folder_of(model._how["checkpoint"], fold, one)}
         result = fit_network(
             net,

@@ -164,6 +164,7 @@ class Columns:
         for batch in batches:
             self._fill(batch, encoded[at : at + batch.num_rows], start + at)
             at += batch.num_rows
+            del batch  # or the next one would be read beside it
         return encoded
 
     def encoded_batches(self, rows: Any, size: int = BATCH_ROWS) -> Iterator[Encoded]:
@@ -200,7 +201,8 @@ class Columns:
             one = self.facts[name]
             z = numbers(batch.column(name), name, start)
             gone = np.isnan(z)
-            out.missing[:, k] = gone
+            if gone.any():  # what is never written to takes no memory
+                out.missing[:, k] = gone
             z = (z - one.mean) / (one.sd or 1.0)
             np.clip(z, -CLIP, CLIP, out=z)
             z[gone] = 0.0
@@ -310,6 +312,7 @@ def learn(
         for one in facts:
             one.update(batch.column(one.name), start)
         start += batch.num_rows
+        del batch  # as in `Columns.encode`
     if not start:
         raise TooFewRows(f"The table {rows.origin} has no rows", value=0, allowed="1 or more")
     return Columns(facts, levels_max=levels_max)
