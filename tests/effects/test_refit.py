@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from querist.effects.network import _gaussian, _refit
+from querist.effects.network import _gaussian
+from querist.effects.network._evidence import evidence, noise
 from querist.effects.network._gaussian import half_cauchy, integrate_one, integrate_two, spectrum
-from querist.effects.network._refit import Refit, evidence, noise, refit
+from querist.effects.network._refit import Refit, arm_means, refit
 from querist.effects.simulation import SETTINGS, simulate
 from querist.errors import BadOption, TooFewRows
 from querist.statistics import stream
@@ -54,8 +55,7 @@ def test_sums_over_blocks_decompose_as_the_whole(monkeypatch, weighted):
     z, y, noise_, unit = problem(n=200)
     w = stream(1, "w").random(200) + 0.5 if weighted else None
     whole = spectrum(lambda part: z[part], y, w)
-    monkeypatch.setattr(_gaussian, "DENSE", 10)
-    monkeypatch.setattr(_gaussian, "BLOCK", 64)
+    monkeypatch.setattr(_gaussian, "HELD", 64 * 9)
     blocks = spectrum(lambda part: z[part], y, w)
     scale = np.array([[0.01], [0.2]]) * unit
     np.testing.assert_allclose(blocks.evidence(scale, noise_), whole.evidence(scale, noise_), rtol=1e-9)
@@ -136,12 +136,12 @@ def test_noise_is_the_variance_of_a_mean_times_rows():
 def test_arm_means_shrink_by_the_rule_of_james_and_stein():
     _, _, found, _w = made()
     free = np.ones((3, 2), dtype=bool)
-    mean, factor, _ = _refit._arm_means(found, free)
+    mean, factor, _ = arm_means(found, free)
     psi = found.psi_increments
     np.testing.assert_allclose(mean, psi.mean(0))
     chi2 = (psi.mean(0) ** 2 / (psi.var(0, ddof=1) / len(psi))).sum() * 2 / 3
     assert factor == pytest.approx(max(0, 1 - (4 - 2) / chi2))
-    one = _refit._arm_means(found, free & np.array([True, False]))
+    one = arm_means(found, free & np.array([True, False]))
     assert one[1] == 1.0  # two free directions: nothing to borrow from
 
 
@@ -269,6 +269,28 @@ def test_slopes_are_least_squares_and_never_negative():
     for row in refit(flipped, "slope").table:
         if row.get("slope") is not None and row["slope"] <= 0:
             assert row["factor"] == 0
+
+
+@pytest.mark.parametrize("method", ["tier", "flat"])
+def test_a_refit_by_blocks_is_that_of_the_whole_and_never_asks_for_all_columns(monkeypatch, method):
+    y = made()[0].Y.copy()
+    y[::3, 1] = np.nan
+    weight = stream(2, "w").random(600) + 0.5
+    whole = refit(made(y=y, weight=weight)[2], method)
+    monkeypatch.setattr(_gaussian, "HELD", 64 * 20)
+    asked = []
+
+    def columns(rows):
+        found = made()[0].X[rows]
+        asked.append(len(found))
+        return found
+
+    said = made()[1]
+    blocks = refit(made(y=y, weight=weight, x=columns, response=lambda rows: said[rows])[2], method)
+    assert max(asked) < 120  # of 600
+    for name, part in whole.parts.items():
+        np.testing.assert_allclose(blocks.parts[name].coefficients, part.coefficients, atol=1e-11)
+        np.testing.assert_allclose(blocks.parts[name].constant, part.constant, atol=1e-11)
 
 
 def test_wrong_methods_and_too_few_rows():

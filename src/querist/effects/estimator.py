@@ -14,10 +14,10 @@ from sklearn.base import BaseEstimator
 
 from querist.effects.outcomes import Outcomes, prepare_outcomes
 from querist.effects.parts import Effects
-from querist.effects.reading import read_people, roles_of
+from querist.effects.reading import Roles, read_people, roles_of
 from querist.effects.sample import NotEstimable, Sample, control_of, sample_of
 from querist.errors import BadOption, BadValues, NumericalFailure, near
-from querist.sources.rows import Columns, Encoded, hash_rows, open_rows
+from querist.sources.rows import Columns, Encoded, Rows, hash_rows, open_rows
 
 __all__ = ["Estimator", "Parts", "refuse_hooks"]
 
@@ -112,10 +112,7 @@ class Estimator(BaseEstimator):
         Raises BadInput of many kinds: ControlAbsent, NoControl, NoTreated, ArmMissing, ArmInFeatures, LengthMismatch,
         PropensityRange, BadValues, UnknownName.
         """
-        if lost := [name for name in getattr(self, "not_kept_", {}) if getattr(self, name) is None]:
-            raise BadOption(
-                "A model folder keeps no such parameters", value=", ".join(lost), mend="Set them before another fit"
-            )
+        self._check_options()
         control = control_of(arm, self.control)
         outcomes = Y if isinstance(Y, Outcomes) else prepare_outcomes(Y, self.outcomes)
         columns, encoded, notes = self._columns(X)
@@ -160,14 +157,9 @@ class Estimator(BaseEstimator):
         patterns, see `reading.roles_of`; weight, cluster: columns. positive, drop_missing_arm: see `reading.read_people`. The rows are
         held in memory. Raises as these and as `fit`.
         """
-        opened = open_rows(rows)
-        named = outcomes if outcomes is not None else self.outcomes
-        named = [named] if isinstance(named, str) else named if named is not None else ()
-        given = {"feature": feature, "drop": drop, "weight": weight, "cluster": cluster}
-        roles = roles_of(opened, arm=arm, outcomes=named, **given)
+        named = {"feature": feature, "drop": drop, "weight": weight, "cluster": cluster}
+        opened, roles = self._roles(rows, arm, outcomes, named)
         people = read_people(opened, roles, positive=positive, drop_missing_arm=drop_missing_arm)
-        if people.outcomes is None:
-            raise BadOption("No outcome is named", allowed=near("outcome", opened.names, 12), mend="Give outcomes=")
         self.fit(
             people.features,
             people.arm,
@@ -179,6 +171,24 @@ class Estimator(BaseEstimator):
         )
         self.warnings_ = list(dict.fromkeys([*self.warnings_, *people.warnings]))
         return self
+
+    def _check_options(self) -> None:
+        """Refuse what can be told before a row is looked at; classes add their own. Raises BadOption."""
+        if lost := [name for name in getattr(self, "not_kept_", {}) if getattr(self, name) is None]:
+            raise BadOption(
+                "A model folder keeps no such parameters", value=", ".join(lost), mend="Set them before another fit"
+            )
+
+    def _roles(self, rows: Any, arm: str | None, outcomes: Any, named: Mapping[str, Any]) -> tuple[Rows, Roles]:
+        """A table opened and its columns by roles, options checked before; see `fit_rows`, whose arguments these are."""
+        self._check_options()
+        opened = open_rows(rows)
+        given = outcomes if outcomes is not None else self.outcomes
+        given = [given] if isinstance(given, str) else given if given is not None else ()
+        roles = roles_of(opened, arm=arm, outcomes=given, **named)
+        if not roles.outcomes:
+            raise BadOption("No outcome is named", allowed=near("outcome", opened.names, 12), mend="Give outcomes=")
+        return opened, roles
 
     @property
     def _rule(self) -> str:
@@ -196,7 +206,7 @@ class Estimator(BaseEstimator):
         self.not_estimable_ = list(missing)
         self.features_ = list(sample.columns.names)
         self.warnings_ = list(notes)
-        self.rows_seen_ = np.unique(hash_rows(sample.encoded))[:HASHES]
+        self.rows_seen_ = np.unique(hash_rows(sample.encoded))[:HASHES].copy()  # not a view of all
         self._fit(sample, hooks)
 
     def _columns(self, X: Any) -> tuple[Columns, Encoded, list[str]]:

@@ -93,24 +93,28 @@ class Sample:
         seen = self.outcomes.observed[:, outcome]
         return seen if arm is None else seen & (self.arm == arm)
 
-    def folds(self, k: int, *, by_outcome: bool = False, seed: int | None = None) -> Int[np.ndarray, "n"]:
+    def folds(
+        self, k: int, *, by_outcome: bool = False, seed: int | None = None, rows: Int[np.ndarray, "r"] | None = None
+    ) -> Int[np.ndarray, "r"]:
         """A fold 0 … k − 1 for each row, balanced over arms (and over the levels of 0/1 outcomes); clusters stay whole.
 
-        Strata are numbered as they appear, so that the folds do not depend on how arms are called.
+        rows: numbers of the rows that are dealt, all where left out. Strata are numbered as they appear, so that the folds do not
+        depend on how arms are called.
         """
-        strata = self.arm.astype(np.int64)
+        part = slice(None) if rows is None else rows
+        strata = self.arm[part].astype(np.int64)
         if by_outcome:
             for j, kind in enumerate(self.outcomes.kinds):
-                seen = self.outcomes.observed[:, j]
-                level = (self.outcomes.values[:, j] > 0) if kind != "continuous" else np.zeros(self.n, dtype=bool)
+                seen = self.outcomes.observed[part, j]
+                level = self.outcomes.values[part, j] > 0 if kind != "continuous" else np.zeros(len(strata), dtype=bool)
                 strata = 3 * strata + np.where(seen, 1 + level, 0)
         _, first, inverse = np.unique(strata, return_index=True, return_inverse=True)
         order = np.argsort(np.argsort(first))
         return folds(
-            self.n,
+            len(strata),
             k,
             strata=order[inverse.reshape(-1)],
-            clusters=self.cluster,
+            clusters=None if self.cluster is None else self.cluster[part],
             seed=self.seed if seed is None else seed,
         )
 

@@ -202,15 +202,14 @@ def workplace(model: nn.Module, *, device: str = "auto", precision: Precision = 
         state.clear()
     model.__dict__.pop("_is_accelerate_prepared", None)
     try:
-        asked_for_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes")
-        on_cpu = device == "cpu" or (device == "auto" and (asked_for_cpu or not torch.accelerator.is_available()))
+        plain = on_cpu(device)
         with _environment(device):
             accelerator = Accelerator(
-                cpu=on_cpu,
+                cpu=plain,
                 mixed_precision=precision,
                 # Named, so that ACCELERATE_GRADIENT_ACCUMULATION_STEPS does not divide the loss: the loop does.
                 gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
-                kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")] if on_cpu and _in_group() else None,
+                kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")] if plain and _in_group() else None,
             )
         if device != "auto" and accelerator.device.type != torch.device(device).type:
             raise BadOption(
@@ -233,6 +232,14 @@ def workplace(model: nn.Module, *, device: str = "auto", precision: Precision = 
         for state, content in zip(shared, before, strict=True):
             state.clear()
             state.update(content)
+
+
+def on_cpu(device: str) -> bool:
+    """Whether a training on this device, as `training.fit` names it, takes place on the CPU."""
+    import torch
+
+    asked_for_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes")
+    return device == "cpu" or (device == "auto" and (asked_for_cpu or not torch.accelerator.is_available()))
 
 
 def _in_group() -> bool:

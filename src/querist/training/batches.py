@@ -136,6 +136,7 @@ def rows_of(
     drop_last: bool = False,
     collate: Callable[[list[Any]], Any] | None = None,
     workers: int = 0,
+    rows: np.ndarray | None = None,
     what: str = "batches",
 ) -> Rows | Batches:
     """Rows of tensors or of a map-style data set; an object with `epoch` and `describe` is a source already.
@@ -143,7 +144,8 @@ def rows_of(
     data: a tensor or array, a tuple or list of them, a dict of them (first axes agree; a batch has the same form), or
     anything with `__len__` and `__getitem__`. Rows of the latter are read one by one with the global generators seeded by
     (seed, epoch, row), so random transforms do not depend on workers, processes or restarts, and joined by `collate`
-    (torch's default one). Raises BadOption, BadValues, ShapeMismatch, TooFewRows.
+    (torch's default one). rows: numbers of those that are used, in the order of an epoch without shuffling; a part of a table
+    is so trained on without a copy of it. Raises BadOption, BadValues, ShapeMismatch, TooFewRows.
     """
     from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
@@ -171,12 +173,15 @@ def rows_of(
         start = None
     else:
         count, fetch, about, start = _dataset(data, seed, collate, workers, what)
-    if count == 0:
+    used = np.arange(count) if rows is None else rows
+    if used.size == 0:
         raise TooFewRows(f"There are no rows in {what}", value=0, allowed="at least 1 row")
-    made = Rows(np.arange(count), fetch, about, batch_size, seed, shuffle, drop_last, start)
+    made = Rows(used, fetch, about, batch_size, seed, shuffle, drop_last, start)
     if made.steps == 0:
         raise TooFewRows(
-            f"Every batch of {what} would be dropped", value=count, allowed=f"at least {batch_size} rows with drop_last"
+            f"Every batch of {what} would be dropped",
+            value=used.size,
+            allowed=f"at least {batch_size} rows with drop_last",
         )
     return made
 

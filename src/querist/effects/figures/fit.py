@@ -1,4 +1,4 @@
-"""Figures of a fit: the ladder, predicted parts, what predictions rest on, training."""
+"""Figures of a fit: the ladder, predicted parts, what predictions rest on, where arms look, training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from querist.results.traces import whiskers
 __all__ = ["draw"]
 
 SHOWN = 25
-"""Features of the importance: those that move increments most."""
+"""Columns that a heat map shows: those with the largest cells."""
 
 
 def draw(tables: Mapping[str, pl.DataFrame]) -> list[Figure]:
@@ -26,6 +26,8 @@ def draw(tables: Mapping[str, pl.DataFrame]) -> list[Figure]:
     moved = tables["importance"].filter(pl.col("moved") > 0)
     if moved.height:
         found.append(_importance(tables["importance"]))
+    if tables["attention"].height:
+        found.append(_attention(tables["attention"]))
     losses = tables["history"].filter(pl.col("part").is_in(["train_total", "valid_total"]))
     if losses.height:
         found.append(_training(losses))
@@ -105,22 +107,42 @@ def _importance(rows: pl.DataFrame) -> Figure:
     table = mine.with_columns(
         (pl.col("moved") / pl.col("moved").max().over("outcome", "arm")).fill_nan(0.0).alias("size")
     )
+    what = "increments" if several else "effects"
+    data, layout, left = _by_column(table, names, "share of the largest")
+    caption = f"How far predicted {what} move when one column is shuffled between people, as a share of the column that moves them most."
+    return Figure("importance", f"What predicted {what} rest on", caption + left, data, layout, "importance")
+
+
+def _attention(rows: pl.DataFrame) -> Figure:
+    """Where the queries of arms look."""
+    columns = rows["feature"].n_unique()
+    names = rows.select("outcome", "arm").unique(maintain_order=True).rows()
+    table = rows.with_columns((pl.col("share") * columns).alias("size"))
+    data, layout, left = _by_column(table, names, "times an equal share", middle=1.0)
+    caption = (
+        "Attention of each arm's query over the columns' tokens, mean over people, heads and networks, times the number of columns: 1 "
+        "where every column is looked at alike. Tokens have read each other before, so an arm may know a column by way of another "
+        "token: what predictions rest on is told by shuffling columns, in the figure before."
+    )
+    return Figure("attention", "Where the arms look", caption + left, data, layout, "attention")
+
+
+def _by_column(
+    table: pl.DataFrame, names: list[Any], unit: str, middle: float | None = None
+) -> tuple[list[dict[str, Any]], dict[str, Any], str]:
+    """A heat map of `size`, the columns with the largest ones first, and what is said of those that are not drawn."""
     order = table.group_by("feature", maintain_order=True).agg(pl.col("size").max()).sort("size", descending=True)
     kept = order["feature"].to_list()[:SHOWN]
     cells = {(r["feature"], r["outcome"], r["arm"]): r["size"] for r in table.to_dicts()}
     z = np.array([[cells.get((name, *pair), np.nan) for pair in names] for name in kept], dtype=float)
     data, layout = heat(
-        z, [f"{outcome}, {arm}" for outcome, arm in names], kept, Axes("outcome, arm", ""), unit="share of the largest"
+        z, [f"{outcome}, {arm}" for outcome, arm in names], kept, Axes("outcome, arm", ""), unit=unit, middle=middle
     )
     layout["yaxis"] |= {"autorange": "reversed", "automargin": True}
     layout["xaxis"] |= {"automargin": True}
     layout["height"] = 180 + 20 * len(kept)
-    what = "increments" if several else "effects"
-    caption = f"How far predicted {what} move when one column is shuffled between people, as a share of the column that moves them most."
     left = order.height - len(kept)
-    if left:
-        caption += f" The {len(kept)} that move them most are drawn, {left} are not."
-    return Figure("importance", f"What predicted {what} rest on", caption, data, layout, "importance")
+    return data, layout, f" The {len(kept)} largest columns are drawn, {left} are not." if left else ""
 
 
 def _training(rows: pl.DataFrame) -> Figure:

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from querist.effects.network._architecture import Architecture
     from querist.effects.network._design import Design
     from querist.effects.network._estimator import MTMT
+    from querist.effects.network._linear import Linear
     from querist.effects.network._net import Network
-    from querist.effects.network._refit import Linear, Refit, refit
+    from querist.effects.network._refit import Refit, refit
 
 __all__ = ["MTMT", "Architecture", "Design", "Linear", "Network", "Refit", "refit"]
 
@@ -21,7 +22,8 @@ __getattr__, __dir__ = attach(
         "querist.effects.network._architecture": ("Architecture",),
         "querist.effects.network._design": ("Design",),
         "querist.effects.network._estimator": ("MTMT",),
+        "querist.effects.network._linear": ("Linear",),
         "querist.effects.network._net": ("Network",),
-        "querist.effects.network._refit": ("Linear", "Refit", "refit"),
+        "querist.effects.network._refit": ("Refit", "refit"),
     },
 )

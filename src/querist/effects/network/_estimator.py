@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from querist.effects.estimator import Estimator, Parts
-from querist.effects.nettrain import links_for, tensors_of, train, validation_rows
+from querist.effects.nettrain import links_for, train, validation_rows
 from querist.effects.network._architecture import preset_options
 from querist.effects.network._design import Design
+from querist.effects.network._evidence import Evidence, evidence
 from querist.effects.network._keeping import history_of, restore, shrinkage_of, state_of, summary_of
 from querist.effects.network._members import (
     architecture_of,
+    by_rows,
     folder_of,
     latents_and_balance,
     mean_response,
@@ -25,7 +28,7 @@ from querist.effects.network._members import (
     validation_rate,
     watch,
 )
-from querist.effects.network._refit import Refit, evidence, refit
+from querist.effects.network._refit import Refit, refit
 from querist.effects.network._streamed import fit_streamed
 from querist.effects.sample import Sample
 from querist.errors import BadOption
@@ -170,7 +173,6 @@ class MTMT(Estimator):
         checkpoint: folder in which every network keeps its state; resume: go on from there, to the same weights, bit for bit.
         progress: see `training.fit`. In a group of processes (`training.launch_group`) each calls this with the same arguments.
         """
-        self._check_options()
         # `fit_rows` has said how already where it comes through here.
         self._how = getattr(self, "_how", {"checkpoint": checkpoint, "resume": resume, "progress": progress})
         try:
@@ -208,29 +210,20 @@ class MTMT(Estimator):
         drawn by a hash as well; shares of arms count all rows. propensity: "share", arm to probability, or "estimate" for the
         refit alone. Others, and what is raised: see `fit`.
         """
-        self._check_options()
         self._how = {"checkpoint": checkpoint, "resume": resume, "progress": progress}
-        named = outcomes if outcomes is not None else self.outcomes
-        named = [named] if isinstance(named, str) else named if named is not None else ()
-        columns = {
-            "arm": arm,
-            "outcomes": named,
-            "feature": feature,
-            "drop": drop,
-            "weight": weight,
-            "cluster": cluster,
-        }
+        named = {"feature": feature, "drop": drop, "weight": weight, "cluster": cluster}
         told = {"positive": positive, "drop_missing_arm": drop_missing_arm, "propensity": propensity, "hooks": hooks}
         try:
             if stream:
-                fit_streamed(self, rows, shuffle=shuffle, **columns, **told)
+                fit_streamed(self, *self._roles(rows, arm, outcomes, named), shuffle=shuffle, **told)
             else:
-                super().fit_rows(rows, **columns, **told)
+                super().fit_rows(rows, arm=arm, outcomes=outcomes, **named, **told)
         finally:
             self.__dict__.pop("_how", None)
         return self
 
     def _check_options(self) -> None:
+        super()._check_options()
         for name, fine, allowed in (
             ("tier", self.tier in ("mean", "reference", "none"), "mean, reference, none"),
             ("shrink", self.shrink in SHRINK and self.shrink is not True, '"tier", "flat", "slope", False'),
@@ -310,19 +303,21 @@ class MTMT(Estimator):
         if (source := getattr(self, "_source", None)) is not None:
             return source.train(self, sample, fold, one, hooks)
         seed = torch_seed(sample.seed, "mtmt", fold, one) % 2**31
-        part = sample.take(np.flatnonzero(self.folds_ != fold))
+        rows = np.flatnonzero(self.folds_ != fold)
         net = member(self.architecture_, sample.arm, seed)
         chosen: dict[str, Any] = refuse_small_batches(self.architecture_, self.device)
         if self.select == "rate":
-            held = np.flatnonzero(validation_rows(part, self.val_fraction))
-            chosen |= {"score": validation_rate(part, held, self.links_), "monitor": "rate", "mode": "max"}
-        watched = watch(tensors_of(part, self.links_), np.arange(part.n), self.links_, seed)
+            held = rows[validation_rows(sample, self.val_fraction, rows)]
+            chosen |= {"score": validation_rate(sample, held, self.links_), "monitor": "rate", "mode": "max"}
+        watched = watch(sample, rows, self.links_, self.weighting, seed)
         how = {**self._how, "checkpoint": folder_of(self._how["checkpoint"], fold, one)}
         result = train(
             net,
-            part,
+            sample,
             self.links_,
+            rows=rows,
             observed=latents_and_balance(self.balance, self.balance_weight),
+            runs=by_rows(self.architecture_, self.balance),
             epochs=self.epochs,
             batch_size=self.batch_size,
             lr=self.lr,
@@ -340,13 +335,20 @@ class MTMT(Estimator):
         return ready(net), result, watched
 
     def _shrink(self, sample: Sample) -> Refit:
-        response = np.empty((sample.n, sample.arms + 1, len(sample.outcomes.names)))
-        for fold, members in enumerate(self.networks_):
-            rows = np.flatnonzero(self.folds_ == fold)
-            response[rows] = mean_response(members, self.links_, sample.encoded[rows])
-        found = evidence(
-            self.design_.at(sample.encoded),
-            response,
+        return refit(self._evidence(sample), self.shrink)  # pyright: ignore[reportArgumentType]
+
+    def _evidence(self, sample: Sample) -> Evidence:
+        def out_of_fold(part: slice) -> Float[np.ndarray, "r M+1 K"]:
+            fold, start = self.folds_[part], part.start
+            response = np.empty((len(fold), sample.arms + 1, len(sample.outcomes.names)))
+            for number, members in enumerate(self.networks_):
+                rows = np.flatnonzero(fold == number)
+                response[rows] = mean_response(members, self.links_, sample.encoded, start + rows)
+            return response
+
+        return evidence(
+            lambda rows: self.design_.at(sample.encoded[rows]),
+            out_of_fold,
             sample.arm,
             np.where(sample.outcomes.observed, sample.outcomes.values, np.nan),
             sample.propensity,
@@ -355,7 +357,6 @@ class MTMT(Estimator):
             weight=sample.weight,
             cluster=sample.cluster,
         )
-        return refit(found, self.shrink)  # pyright: ignore[reportArgumentType]
 
     # ------------------------------------------------------------------------------------------------------ predict
 

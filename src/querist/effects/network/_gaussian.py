@@ -11,19 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["PRIOR", "Posterior", "Spectrum", "integrate_one", "integrate_two", "spectrum"]
+__all__ = ["PRIOR", "Posterior", "Spectrum", "integrate_one", "integrate_two", "slices", "spectrum"]
 
 PRIOR = 0.1
 """Scale of the half-Cauchy prior of τ, in sd of the outcome."""
 
-DENSE = 200_000
-"""Rows up to which Z is decomposed itself; above, its Gram matrix is summed over blocks of rows."""
-
-BLOCK = 65_536
+HELD = 1 << 17
+"""Numbers of Z that are held at a time, several times over while they are worked on: 1 MiB in float64."""
 
 Rows = Callable[[slice], Float[np.ndarray, "rows P"]]
 
@@ -57,31 +56,24 @@ class Spectrum:
 
 
 def spectrum(rows: Rows, y: Float[np.ndarray, "n C"], weight: Float[np.ndarray, "n"] | None = None) -> Spectrum:
-    """Decompose Z, given by its rows in slices, and project y on it; rows count with their weights. y has no missing values."""
-    n = len(y)
-    if n <= DENSE:
-        z = rows(slice(0, n))
-        if weight is not None:
-            root = np.sqrt(weight)[:, None]
-            z, y = z * root, y * root
-        left, s, right = np.linalg.svd(z, full_matrices=False)
-        return Spectrum(right.T, s**2, s[:, None] * (left.T @ y), (y**2).sum(axis=0), n)
-    gram, zy, yy = _gram(rows, y, weight)
-    return _from_gram(gram, zy, yy, n)
+    """Decompose Z, given by its rows in slices, and project y on it; rows count with their weights. y has no missing values.
 
-
-def _gram(rows: Rows, y: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    gram = zy = None
+    [Z y] is brought to a triangle a block of rows at a time, so that no more than a block of it is held, and nothing is squared as
+    in a Gram matrix. Source: Golub and Van Loan (2013), section 5.2.
+    """
+    triangle: Any = None
     yy = np.zeros(y.shape[1])
-    for part in _slices(len(y)):
-        z, own = rows(part), y[part]
-        v = own if weight is None else own * weight[part, None]
-        zw = z if weight is None else z * weight[part, None]
-        gram, zy = (z.T @ zw, z.T @ v) if gram is None or zy is None else (gram + z.T @ zw, zy + z.T @ v)
-        yy += (own * v).sum(axis=0)
-    assert gram is not None
-    assert zy is not None
-    return gram, zy, yy
+    width = rows(slice(0, 0)).shape[1] + y.shape[1]
+    for part in slices(len(y), width):
+        block = np.concatenate([rows(part), y[part]], axis=1)
+        if weight is not None:
+            block *= np.sqrt(weight[part])[:, None]
+        own = block[:, block.shape[1] - y.shape[1] :]
+        yy += np.einsum("nc,nc->c", own, own)
+        triangle = np.linalg.qr(block if triangle is None else np.concatenate([triangle, block]), mode="r")
+    p = triangle.shape[1] - y.shape[1]
+    left, s, right = np.linalg.svd(triangle[:, :p], full_matrices=False)
+    return Spectrum(right.T, s**2, s[:, None] * (left.T @ triangle[:, p:]), yy, len(y))
 
 
 def _from_gram(gram: np.ndarray, zy: np.ndarray, yy: np.ndarray, n: int) -> Spectrum:
@@ -89,8 +81,10 @@ def _from_gram(gram: np.ndarray, zy: np.ndarray, yy: np.ndarray, n: int) -> Spec
     return Spectrum(vectors, values.clip(min=0), vectors.T @ zy, yy, n)
 
 
-def _slices(n: int) -> Iterator[slice]:
-    return (slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK))
+def slices(n: int, width: int) -> Iterator[slice]:
+    """n rows in runs of some `HELD` numbers, of no fewer rows than columns."""
+    size = max(HELD // max(width, 1), width, 1)
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
 @dataclass(frozen=True, slots=True)

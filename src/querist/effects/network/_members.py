@@ -14,7 +14,7 @@ from querist.effects.design import component_scores, effect_scores, gamma
 from querist.effects.encoder import Widths
 from querist.effects.links import Links
 from querist.effects.metrics import rate_values_of
-from querist.effects.nettrain import Batch, batches_of, made, outcome_terms
+from querist.effects.nettrain import Batch, batches_of, made, outcome_terms, tensors_of
 from querist.effects.network._architecture import Architecture
 from querist.effects.network._net import Network
 from querist.effects.network._watch import Watch
@@ -26,6 +26,7 @@ from querist.training.losses import balance
 
 __all__ = [
     "architecture_of",
+    "by_rows",
     "folder_of",
     "latents_and_balance",
     "mean_response",
@@ -41,8 +42,8 @@ __all__ = [
 WATCHED = 512
 """Rows of the batch that is watched."""
 
-ASKED = 4_096
-"""Rows that go through a network at a time."""
+ASKED = 1_024
+"""Rows that go through a network at a time where nothing is learnt: as many as stay in the caches."""
 
 
 def architecture_of(
@@ -126,11 +127,10 @@ def validation_rate(sample: Sample, rows: Int[np.ndarray, "r"], links: Links) ->
     return score
 
 
-def watch(given: Batch, rows: Int[np.ndarray, "r"], links: Links, seed: int) -> Watch:
-    """A `Watch` over some of these rows of a training's tensors."""
+def watch(sample: Sample, rows: Int[np.ndarray, "r"], links: Links, weighting: str, seed: int) -> Watch:
+    """A `Watch` over some of these rows of a sample, weighted as in training."""
     drawn = np.sort(stream(seed, "effects", "watch").permutation(rows)[:WATCHED])
-    index = torch.from_numpy(np.ascontiguousarray(drawn))
-    return Watch({name: value[index] for name, value in given.items()}, links)
+    return Watch(tensors_of(sample.take(drawn), links, weighting), links)
 
 
 def refuse_small_batches(architecture: Architecture, device: str) -> dict[str, Any]:
@@ -145,6 +145,11 @@ def refuse_small_batches(architecture: Architecture, device: str) -> dict[str, A
             allowed="one process, or layer norm",
         )
     return {"drop_last": True}
+
+
+def by_rows(architecture: Architecture, balance: str | None) -> bool:
+    """Whether the loss is a sum over rows: neither batch norm nor a distance between arms looks at a batch as one."""
+    return balance is None and architecture.norm != "batch"
 
 
 def folder_of(checkpoint: Path | str | None, fold: int, one: int) -> Path | None:
@@ -162,12 +167,15 @@ def ready(net: Network) -> Network:
     return net.to("cpu").eval()
 
 
-def mean_response(members: Sequence[Network], links: Links, encoded: Encoded) -> Float[np.ndarray, "n M+1 K"]:
-    """Mean over networks of their mean outcomes under every arm."""
-    found = []
+def mean_response(
+    members: Sequence[Network], links: Links, encoded: Encoded, rows: Int[np.ndarray, "r"] | None = None
+) -> Float[np.ndarray, "n M+1 K"]:
+    """Mean over networks of their mean outcomes under every arm, of all rows or of those named."""
     with torch.no_grad():
-        for numbers, missing, codes in batches_of(encoded, ASKED):
-            found.append(sum(links(net.precise(numbers, missing, codes)) for net in members) / len(members))
+        found = [
+            sum(links(net.precise(*batch)) for net in members) / len(members)
+            for batch in batches_of(encoded, ASKED, rows)
+        ]
     return torch.cat(found).numpy()
 
 

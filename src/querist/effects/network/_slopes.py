@@ -1,13 +1,51 @@
-"""Out-of-fold slope of scores on what a model said, with a robust t."""
+"""The ablation of a refit by slopes: each part its mean plus what the networks said times their out-of-fold slope."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
-__all__ = ["slopes"]
+from querist.effects.network._evidence import SPREAD, Evidence, observed, taken
+from querist.effects.network._linear import Linear
+
+__all__ = ["slope_model", "slopes"]
+
+
+def slope_model(
+    found: Evidence,
+    name: str,
+    psi: Float[np.ndarray, "n C"],
+    own: Float[np.ndarray, "n C"],
+    known: Bool[np.ndarray, "C"],
+    constant: Float[np.ndarray, "C"] | None,
+    names: list[tuple[int | None, int]],
+) -> tuple[Linear, list[dict[str, Any]]]:
+    """Columns of scores on what the networks said of each, a slope shrunk by max(0, 1 − 1/t²) and never below 0; rows of the table.
+
+    known: columns that are modelled; constant: means to use, else those of the scores; names: (arm or None, outcome) of each.
+    """
+    columns, p = own.shape[1], found.p
+    centre, scale = np.zeros(p + columns), np.ones(p + columns)
+    coefficients, means, table = np.zeros((p + columns, columns)), np.zeros(columns), []
+    for c in np.flatnonzero(known):
+        y, rows = observed(psi[:, [c]])
+        said = own[:, c] if rows is None else own[rows, c]
+        weight = taken(found.weight, rows)
+        m, k = names[c]
+        # As columns of the linear model: a slope on rounding would make rounding an effect.
+        spread = np.sqrt(np.cov(said, aweights=weight, ddof=0))
+        slope, t = (
+            slopes(y[:, 0], said, weight, taken(found.cluster, rows)) if spread > SPREAD * found.sd[k] else (0.0, 0.0)
+        )
+        factor = max(0.0, 1 - 1 / t**2) if slope > 0 and t > 0 else 0.0
+        centre[p + c] = np.average(said, weights=weight)
+        coefficients[p + c, c] = slope * factor
+        means[c] = np.average(y[:, 0], weights=weight) if constant is None else constant[c]
+        table.append({"part": name, "arm": m, "outcome": k, "slope": slope, "t": t, "factor": factor})
+    return Linear(centre, scale, coefficients, means), table
 
 
 def slopes(

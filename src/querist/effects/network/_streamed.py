@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from querist.effects.arrays import arm_codes
-from querist.effects.nettrain import batch_rows, tensors_of
+from querist.effects.nettrain import batch_rows, in_runs, tensors_of
 from querist.effects.network._members import (
+    by_rows,
     folder_of,
     latents_and_balance,
     member,
@@ -25,10 +26,10 @@ from querist.effects.network._members import (
 from querist.effects.network._stream import Streamed
 from querist.effects.network._survey import Plan, Survey, survey
 from querist.effects.outcomes import prepare_outcomes
-from querist.effects.reading import roles_of
+from querist.effects.reading import Roles
 from querist.effects.sample import Sample, control_of, sample_of
-from querist.errors import BadOption, near
-from querist.sources.rows import Rows, open_rows
+from querist.errors import BadOption
+from querist.sources.rows import Rows
 from querist.statistics import torch_seed
 from querist.training import fit as fit_network
 
@@ -77,7 +78,7 @@ class Source:
         )
         seen = torch.from_numpy(held)
         check = {name: value[seen] for name, value in given.items()} if held.size else None
-        watched = watch(given, np.flatnonzero(self.surveyed.fold != fold), model.links_, seed)
+        watched = watch(sample, np.flatnonzero(self.surveyed.fold != fold), model.links_, model.weighting, seed)
         observed = latents_and_balance(model.balance, model.balance_weight)
         chosen: dict[str, Any] = {}
         if check is not None:
@@ -85,6 +86,8 @@ class Source:
             if model.select == "rate":
                 chosen |= {"score": validation_rate(sample, held, model.links_), "monitor": "rate", "mode": "max"}
         refuse_small_batches(model.architecture_, model.device)
+        if by_rows(model.architecture_, model.balance):
+            chosen |= in_runs(sample.outcomes.names, size, model.device)
         how = {**model._how, "checkpoint": folder_of(model._how["checkpoint"], fold, one)}
         result = fit_network(
             net,
@@ -107,22 +110,20 @@ class Source:
 
 def fit_streamed(
     model: MTMT,
-    rows: Any,
+    rows: Rows,
+    roles: Roles,
     *,
     propensity: Any,
     positive: Any,
     drop_missing_arm: bool,
     hooks: Sequence[Any],
     shuffle: bool,
-    **named: Any,
 ) -> None:
-    """See `MTMT.fit_rows`."""
+    """See `MTMT.fit_rows`: rows of a table whose columns have these roles."""
     with tempfile.TemporaryDirectory(prefix="querist-rows-") as folder:
-        opened: Rows = open_rows(rows).grouped(folder)
-        roles = roles_of(opened, **named)
-        if not roles.outcomes:
-            raise BadOption("No outcome is named", allowed=near("outcome", opened.names, 12), mend="Give outcomes=")
-        plan = Plan(opened, roles, model.folds, model.val_fraction, model.random_state, positive, drop_missing_arm)
+        plan = Plan(
+            rows.grouped(folder), roles, model.folds, model.val_fraction, model.random_state, positive, drop_missing_arm
+        )
         plan, found = survey(plan)
         sample, missing, notes = _sample(model, plan, found, propensity)
         positions = {label: m for m, label in enumerate(sample.labels)}

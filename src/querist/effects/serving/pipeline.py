@@ -143,7 +143,7 @@ class _Members(nn.Module):
 
 
 class _Affine(nn.Module):
-    """What `_refit.Linear` says, its standardisation multiplied into the coefficients."""
+    """What `_linear.Linear` says, its standardisation multiplied into the coefficients."""
 
     coefficients: torch.Tensor
     constant: torch.Tensor

@@ -139,8 +139,8 @@ def _layout(config: FitConfig, tables: Mapping[str, pl.DataFrame], names: set[st
                 "people, one at a time, to see what predictions rest on.",
             ),
             findings=(("*", ARM_HIDDEN.id),),
-            figures=shown("parts", "importance"),
-            tables=filled("predicted", "importance", "columns"),
+            figures=shown("parts", "importance", "attention"),
+            tables=filled("predicted", "importance", "attention", "columns"),
         ),
     ]
     if kind.trained:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,20 +14,17 @@ from querist.effects.evaluation import average_rows, given
 from querist.effects.nettrain import validation_rows
 from querist.effects.parts import Effects
 from querist.effects.sample import Sample
+from querist.effects.studies.fit_columns import BATCH, attention, importance, predicted_effects
 from querist.effects.studies.fit_models import model_kind
 from querist.effects.studies.fit_table import Streaming, looked_at, row_count
 from querist.effects.studies.people import Opened
 from querist.errors import TooFewRows
-from querist.sources.rows import Encoded
-from querist.statistics import mean_interval, stream
+from querist.statistics import mean_interval
 
-__all__ = ["measure", "predicted_effects"]
+__all__ = ["measure"]
 
 Row = dict[str, Any]
-BATCH = 16_384
 TENTHS = 10
-SHUFFLED = 2_000
-"""Rows on which columns are shuffled between people."""
 
 
 def measure(
@@ -61,7 +57,8 @@ def measure(
         "ate": average_rows(averages, COMPONENT_NAMES, level=1 - config.level),
         "ladder": list(_ladder(config, averages, effects)),
         "predicted": list(_predicted(model, effects)),
-        "importance": list(_importance(config, model, sample)),
+        "importance": list(importance(config, model, sample)),
+        "attention": list(attention(config, model, sample)),
         "shrinkage": _shrinkage(model),
         "networks": networks,
         "history": list(_history(config, model)),
@@ -71,14 +68,6 @@ def measure(
         ],
         "hidden": [_hidden(table, model)],
     }
-
-
-def predicted_effects(model: Any, encoded: Encoded) -> Effects:
-    """The model's effects on rows that are encoded already."""
-    n = len(encoded)
-    found = [model._parts(encoded[slice(start, start + BATCH)]) for start in range(0, n, BATCH)]
-    natural, total = (np.concatenate([np.asarray(part[i], dtype=float) for part in found]) for i in (0, 1))
-    return model._effects(natural, total, None)
 
 
 def _given(config: FitConfig, table: Opened | Streaming, model: Any, sample: Sample) -> Any:
@@ -200,34 +189,6 @@ def _predicted(model: Any, effects: Effects) -> Iterator[Row]:
                 yield {"outcome": outcome, "arm": str(arm), "tenth": int(one) + 1, **told}
 
 
-def _importance(config: FitConfig, model: Any, sample: Sample) -> Iterator[Row]:
-    """How far predictions move when one column is shuffled between people: total effects, and increments."""
-    drawn = np.sort(stream(config.seed, "effects", "importance").permutation(sample.n)[:SHUFFLED])
-    encoded = sample.encoded[drawn]
-    before = predicted_effects(model, encoded)
-    order = stream(config.seed, "effects", "importance", "order").permutation(drawn.size)
-    for name in sample.columns.names:
-        changed = predicted_effects(model, _shuffled(sample, encoded, name, order))
-        for part in ("total", "incremental"):
-            moved = getattr(changed, part) - getattr(before, part)
-            size = np.sqrt((moved**2).mean(axis=0))
-            for m, arm in enumerate(model.arms_):
-                for k, outcome in enumerate(model.outcomes_):
-                    value = float(size[m, k]) if np.isfinite(size[m, k]) else None
-                    yield {"feature": name, "arm": str(arm), "outcome": outcome, "part": part, "moved": value}
-
-
-def _shuffled(sample: Sample, encoded: Encoded, name: str, order: np.ndarray) -> Encoded:
-    if name in sample.columns.categories:
-        j, codes = list(sample.columns.categories).index(name), encoded.codes.copy()
-        codes[:, j] = codes[order, j]
-        return replace(encoded, codes=codes)
-    j = list(sample.columns.numbers).index(name)
-    numbers, missing = encoded.numbers.copy(), encoded.missing.copy()
-    numbers[:, j], missing[:, j] = numbers[order, j], missing[order, j]
-    return replace(encoded, numbers=numbers, missing=missing)
-
-
 def _shrinkage(model: Any) -> list[Row]:
     found = getattr(model, "shrinkage_", None)
     return [] if found is None else found.to_dicts()
@@ -271,9 +232,9 @@ def _used(config: FitConfig, sample: Sample, model: Any, fold: int | None, sourc
     if source is not None:
         held = source.surveyed.valid & (source.surveyed.fold != fold)
         return int(source.rows(fold).sum()), int(held.sum())
-    part = sample if fold is None else sample.take(np.flatnonzero(model.folds_ != fold))
-    counts = part.outcomes.observed.any(axis=1) & (part.weight > 0)
-    held = validation_rows(part, config.val_fraction)
+    rows = np.arange(sample.n) if fold is None else np.flatnonzero(model.folds_ != fold)
+    counts = (sample.outcomes.observed.any(axis=1) & (sample.weight > 0))[rows]
+    held = validation_rows(sample, config.val_fraction, rows)
     return int((counts & ~held).sum()), int((counts & held).sum())
 
 

@@ -17,6 +17,7 @@ from querist.effects.tables.evaluate import (
     SOURCES,
 )
 from querist.effects.tables.fit import (
+    ATTENTION,
     CHECKPOINTS,
     COLUMNS,
     FIT_ARMS,
@@ -47,6 +48,7 @@ __all__ = [
     "ARMS_DIFFER",
     "ARM_AUC",
     "ATE",
+    "ATTENTION",
     "ATTRITION_ROWS",
     "BALANCE",
     "CALIBRATION",

@@ -93,6 +93,17 @@ IMPORTANCE = TableSpec(
     ),
     ("feature", "arm", "outcome", "part"),
 )
+ATTENTION = TableSpec(
+    "attention",
+    "Where the query of each arm looks among columns, mean over people, heads and networks (experts with a token per column).",
+    (
+        Column("feature", "str", "Column of the table."),
+        _ARM,
+        _OUTCOME,
+        Column("share", "float", "Share of its attention; over columns they sum to 1."),
+    ),
+    ("feature", "arm", "outcome"),
+)
 SHRINKAGE = TableSpec(
     "shrinkage",
     "What the refit believed: how far effects vary between people, by its parts.",
@@ -186,6 +197,7 @@ FIT_TABLES = (
     NOT_ESTIMABLE,
     PREDICTED,
     IMPORTANCE,
+    ATTENTION,
     SHRINKAGE,
     NETWORKS,
     HISTORY,

@@ -164,6 +164,7 @@ class Columns:
         for batch in batches:
             self._fill(batch, encoded[at : at + batch.num_rows], start + at)
             at += batch.num_rows
+            del batch  # or the next one would be read beside it
         return encoded
 
     def encoded_batches(self, rows: Any, size: int = BATCH_ROWS) -> Iterator[Encoded]:
@@ -314,6 +315,7 @@ def learn(
         for one in facts:
             one.update(batch.column(one.name), start)
         start += batch.num_rows
+        del batch  # as in `Columns.encode`
     if not start:
         raise TooFewRows(f"The table {rows.origin} has no rows", value=0, allowed="1 or more")
     return Columns(facts, levels_max=levels_max)

@@ -267,9 +267,11 @@ def exactly(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordB
             held.append(batch.slice(start, take))
             whole, held, count, start = one_batch(held), [], 0, start + take
             yield whole  # what it was joined from is let go before it is handed on
+            del whole
         if start < batch.num_rows:
             held.append(batch.slice(start))
             count += batch.num_rows - start
+        del batch  # or the next one would be read beside it
     if held:
         yield one_batch(held)
 
