@@ -15,6 +15,7 @@ from querist.effects.reading import Roles, arm_labels, roles_of
 from querist.effects.studies.people import OPTIONS, Opened, control_label, design_shares
 from querist.errors import BadOption
 from querist.sources.rows import Rows, open_rows
+from querist.statistics.arrays import numbered
 
 __all__ = ["Streaming", "looked_at", "open_streaming", "row_count"]
 
@@ -69,8 +70,8 @@ def open_streaming(table: Any, config: FitConfig) -> Streaming:
                 allowed="a label in every row",
                 mend="Leave these rows out (--drop-missing-arm)",
             )
-        found, counts = np.unique(labels[known], return_counts=True)
-        for label, count in zip(found.tolist(), counts.tolist(), strict=True):
+        found, place = numbered(labels[known])
+        for label, count in zip(found.tolist(), np.bincount(place).tolist(), strict=True):
             seen[label] = seen.get(label, 0) + count
         start += batch.num_rows
     control = control_label(config.control or rows.options.get("control"), np.array(list(seen)), roles)
