@@ -254,7 +254,7 @@ def place(tmp_path_factory):
 
 def test_export_is_a_study(place, tmp_path):
     config = ExportConfig.build(model=str(place / "model"), parity_rows=50)
-    result = check_study(ExportStudy, config, tmp_path, kill=False, engines=("local:1",))
+    result = check_study(ExportStudy, config, tmp_path, kill=False)
     assert set(result.summary) >= {"format", "files", "outputs", "parity_max_abs"}
     assert (tmp_path / "whole" / "export" / "model.pt2").is_file()
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 from tests.effects.people import BOTH, ROLES, held_fit, people
-from tests.harness import Bad, assert_same_answer, check_bad_input, check_study
+from tests.harness import Bad, assert_same_answer, check_bad_input, check_study, ray_is_here
 
 from querist import effects
 from querist.cli import main
@@ -56,12 +56,12 @@ OUTCOMES = {"visit": "binary", "spend": "continuous"}
 
 
 def test_fit_is_a_study(path, tmp_path, chromium):
-    result = check_study(FitStudy, config(path, **QUICK), tmp_path, engines=("local:2",), chromium=chromium)
+    result = check_study(FitStudy, config(path, **QUICK), tmp_path, chromium=chromium)
     assert model_folder(tmp_path / "whole") == tmp_path / "whole" / "model"
     frame = people(600)
     made = effects.MTMT(control="none", outcomes=OUTCOMES, **QUICK)
     wanted = api(frame, made).predict_effects(frame)
-    for place in ("whole", "killed", "local-2"):
+    for place in ("whole", "killed", "local-2", *(["ray"] if ray_is_here() else [])):
         found = effects.load(tmp_path / place).predict_effects(frame)
         np.testing.assert_array_equal(found.total, wanted.total)
     keys = "model rows rows_fit rows_validation columns control arms outcomes tier tier_weights parameters epochs best_epoch stopped"

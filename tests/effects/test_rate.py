@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -25,9 +27,11 @@ from querist.effects.metrics import (
     rate_values_of,
     replicates,
     single_arm,
+    top_values,
 )
 from querist.effects.metrics._replicates import NAMES
 from querist.errors import BadOption, BadValues, ShapeMismatch, TooFewRows, UndefinedMetric, UnknownName
+from querist.statistics import mean_interval, stream
 
 SEEDS = st.integers(0, 10_000)
 
@@ -308,3 +312,36 @@ def test_poisson_and_influence_intervals_agree():
     wanted = rate(psi_of(t, y, "arm"), s)
     assert boot.estimate * 2 / n == pytest.approx(wanted.estimate, abs=0.1 * wanted.se)
     assert boot.se * 2 / n == pytest.approx(wanted.se, rel=0.15)
+
+
+# ------------------------------------------------------------------------------------------------------- best shares
+
+
+@pytest.mark.parametrize("levels", [3, 10_000])
+@pytest.mark.parametrize("dependence", ["rows", "blocks", "a lone block", "clusters"])
+def test_values_of_the_best_shares_are_means_of_what_they_hold(levels, dependence):
+    rng = stream(3, "top", levels)
+    n = 201
+    psi, score = rng.normal(0.3, 1, n), rng.integers(levels, size=n).astype(float)
+    given: dict[str, Any] = {}
+    if dependence in ("blocks", "a lone block"):
+        given["block"] = np.arange(n) % 3 if dependence == "blocks" else np.r_[7, np.zeros(n - 1, int)]
+    if dependence == "clusters":
+        given["cluster"] = np.arange(n) // 2
+    shares = np.array([0.0, 0.013, 0.1, 1 / 3, 0.5, 0.77, 1.0])
+    for share, found in zip(shares, top_values(psi, score, shares, **given), strict=True):
+        inside = np.array([np.clip((share * n - (score > s).sum()) / (score == s).sum(), 0, 1) for s in score])
+        assert inside.sum() == pytest.approx(share * n)
+        wanted = mean_interval(psi * inside, **given)
+        for name in ("estimate", "se", "low", "high", "p", "n"):
+            assert getattr(found, name) == pytest.approx(getattr(wanted, name), abs=1e-12), (share, name)
+    order = rng.permutation(n)
+    again = top_values(psi[order], score[order], shares, **{name: value[order] for name, value in given.items()})
+    assert [one.se for one in again] == pytest.approx([one.se for one in top_values(psi, score, shares, **given)])
+
+
+def test_best_shares_need_more_units_than_blocks():
+    with pytest.raises(TooFewRows):
+        top_values(np.ones(3), np.arange(3.0), [0.5], block=np.arange(3))
+    with pytest.raises(ShapeMismatch):
+        top_values(np.ones(3), np.arange(4.0), [0.5])

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from tests.harness import ask_and_die, assert_same_answer, assert_same_tables, check_bad_input, ray_is_here
@@ -26,7 +27,7 @@ from querist.reports.result import Result
 from querist.runs.carry import UnitsFailed
 from querist.runs.engines import choose
 from querist.runs.engines.local import KILLED
-from querist.runs.engines.ray import Ray
+from querist.runs.engines.ray import Ray, within_task
 from querist.runs.journal import Journal
 from querist.runs.study import Unit
 from querist.runs.work import Outcome
@@ -100,6 +101,19 @@ def test_a_killed_worker_costs_nothing_and_a_deadly_unit_is_journalled(cluster, 
     assert_same_answer(asked(tmp_path / "always", config, engine="ray", resume=True), truth)
 
 
+class Counted:
+    """Work that needs no folder."""
+
+    def __call__(self, unit: Unit) -> Outcome:
+        return Outcome(unit.key, float(within_task()))
+
+
+def test_a_unit_of_more_threads_than_any_node_has_takes_the_largest_node(cluster):
+    """Ray would wait for ever for a node that can hold it: a group of processes, say, that the cluster has only together."""
+    assert not within_task()
+    assert [one.seconds for one in Ray("ray").map(Counted(), [Unit("group", threads=4096)])] == [1.0]
+
+
 class Hang:
     """All units but the last wait for ever."""
 
@@ -136,9 +150,9 @@ def test_a_node_that_does_not_see_the_run_folder_is_told_before_the_work(cluster
     from querist.runs.engines import ray as module
 
     assert [outcome.error for outcome in Ray("ray").map(Placed(tmp_path), units(1))] == [None]
-    monkeypatch.setattr(module, "_greeting", lambda parcel, paths, marker: False)
+    monkeypatch.setattr(module, "_greeting", lambda parcel, place, marker: False)
     check_bad_input([(lambda: list(Ray("ray").map(Placed(tmp_path), units(1))), BadOption, [str(tmp_path), "share"])])
-    monkeypatch.setattr(module, "_greeting", lambda parcel, paths, marker: not marker.unlink())
+    monkeypatch.setattr(module, "_greeting", lambda parcel, place, marker: not marker.unlink())
     outcome = next(Ray("ray").map(Placed(tmp_path), units(1)))
     assert "does not see the run folder" in (outcome.error or "")
 
@@ -196,13 +210,41 @@ def two_nodes(tmp_path):
     together.shutdown()
 
 
+def sharded(folder: Path) -> Path:
+    """A checkpoint as transformers writes large ones: an index and three files of tensors; one layer lies in a shard of its own."""
+    from safetensors.numpy import save_file
+
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    layers = {f"layer{i}.weight": rng.normal(size=(60, 40)).astype(np.float32) for i in range(5)}
+    found = {}
+    for number, names in enumerate(
+        (["layer0.weight", "layer3.weight"], ["layer1.weight", "layer4.weight"], ["layer2.weight"])
+    ):
+        file = f"model-{number + 1:05d}-of-00003.safetensors"
+        save_file({name: layers[name] for name in names}, folder / file)
+        found |= dict.fromkeys(names, file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": found}))
+    return folder
+
+
+def test_workers_scan_a_sharded_checkpoint(cluster, tmp_path):
+    from querist.weights import scan
+
+    source = sharded(tmp_path / "model")
+    serial = scan(source, progress=False)
+    assert sorted(serial.tables["layers"]["layer_id"]) == [f"layer{i}.weight" for i in range(5)]
+    assert_same_answer(scan(source, engine="ray", progress=False), serial)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)  # workers are elsewhere: a relative path is the caller's
+        assert_same_tables(scan("model", engine="ray", progress=False).tables, serial.tables)
+
+
 def test_two_raylets_scan_and_score_by_address(two_nodes, tmp_path):
     """Whole commands on a cluster of two nodes."""
     together, _ = two_nodes
     address = f"ray://{together.address}"
-    source = tmp_path / "layers.npz"
-    rng = np.random.default_rng(0)
-    np.savez(source, **{f"layer{i}": rng.normal(size=(60, 40)).astype(np.float32) for i in range(4)})
+    source = sharded(tmp_path / "model")
     tables = []
     for engine in ("serial", address):
         out = tmp_path / engine.replace("/", "-")
@@ -227,6 +269,53 @@ def test_a_node_that_goes_away_costs_nothing(two_nodes, tmp_path):
     together.remove_node(second, allow_graceful=False)
     assert asking.end(120) == 0
     assert_same_answer(asked(tmp_path / "run", config, resume=True), truth)
+
+
+@pytest.mark.slow
+def test_a_group_is_spread_over_nodes_of_one_core(two_nodes, tmp_path):
+    """`effects fit --processes 2`: Ray Train puts a process on each node, and the model is that of two processes here."""
+    from querist.effects import simulate
+
+    together, _ = two_nodes
+    drawn = simulate(300, arms=2, base_scale=0.4, increment_scale=0.4, seed=3)
+    table = {f"x{j}": drawn.X[:, j] for j in range(3)} | {"arm": drawn.arm.astype(str), "y": drawn.Y[:, 0]}
+    pl.DataFrame(table).write_parquet(tmp_path / "people.parquet")
+    found = []
+    for engine in ("serial", f"ray://{together.address}"):
+        out = tmp_path / engine.replace("/", "-")
+        command = [
+            "effects",
+            "fit",
+            "people.parquet",
+            "--arm",
+            "arm",
+            "--control",
+            "0",
+            "--outcome",
+            "y",
+            "--processes",
+            "2",
+        ]
+        command += [
+            "--preset",
+            "small",
+            "--epochs",
+            "2",
+            "--device",
+            "cpu",
+            "--engine",
+            engine,
+            "--out",
+            str(out),
+            "--quiet",
+        ]
+        done = subprocess.run(
+            [sys.executable, "-m", "querist", *command],
+            capture_output=True, text=True, timeout=500, check=False, cwd=tmp_path,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found.append((out / "model" / "weights.safetensors").read_bytes())
+    assert found[0] == found[1]
 
 
 def scored_alike(address: str, folder: Path) -> None:

@@ -37,6 +37,7 @@ from querist.statistics import (
     weighted_kendall,
     wilson,
 )
+from querist.statistics.arrays import codes
 
 P = st.lists(st.floats(0, 1), min_size=1, max_size=30)
 SMALL = st.lists(st.integers(-5, 5), min_size=3, max_size=40)
@@ -281,3 +282,18 @@ def test_intervals_cover():
     check_coverage(
         lambda x: (mean_interval(x, cluster=ids).low, mean_interval(x, cluster=ids).high), clustered, 0.0, runs=1500
     )
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "int64", "uint64", "bool", "float64", "str"])
+def test_labels_of_any_type_are_numbered_in_their_order(kind):
+    """Small whole numbers are counted, all else is sorted: both number alike."""
+    rng = stream(0, "codes", kind)
+    drawn = rng.integers(2 if kind == "bool" else 256, size=400) - (128 if kind in ("int8", "int16", "int64") else 0)
+    far = np.array([2**63 + 5, 2**63 + 9, 2**63 + 5], dtype=np.uint64) if kind == "uint64" else np.array([], dtype=kind)
+    for labels in (drawn.astype(kind), drawn[drawn % 3 == 0].astype(kind), far):
+        before = labels.copy()
+        found, count = codes(labels)
+        known, wanted = np.unique(labels, return_inverse=True)
+        np.testing.assert_array_equal(found, wanted)
+        assert (count, found.dtype.kind) == (known.size, "i")
+        np.testing.assert_array_equal(labels, before)

@@ -183,6 +183,15 @@ class Odd(Exception):
         super().__init__(f"{one} and {two}")
 
 
+def trained_here(name: str):
+    """The networks of every launcher, in a process that leaves a file where relative paths lead."""
+    from tests.effects.jobs import train_everywhere
+
+    Path(f"{name}-{torch.distributed.get_rank()}").touch()
+    threads = torch.get_num_threads()
+    return {"trained": train_everywhere(), "threads": threads, "backend": torch.distributed.get_backend()}
+
+
 def wait_for_ever(folder: str) -> None:
     """Says that it is here, and stays."""
     Path(folder, f"pid-{os.getpid()}").touch()
@@ -192,7 +201,12 @@ def wait_for_ever(folder: str) -> None:
 def train_in_group(folder: str) -> str:
     """A training that is killed in one process where the folder says so."""
     model = linear()
-    die = Path(folder, "die").exists() and torch.distributed.get_rank() == 1
+    die, once = Path(folder, "die").exists(), Path(folder, "die-once")
+    if torch.distributed.get_rank() == 1:
+        die |= once.exists()
+        once.unlink(missing_ok=True)
+    else:
+        die = False
     done = fit(
         model, mse, line(), batch_size=8, epochs=4, checkpoint=f"{folder}/checkpoint", checkpoint_every=3, resume=True,
         hooks=[DieAt(11 if die else 0)], device="cpu",

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from querist.effects.errors import ArmMissing, ControlAbsent, LengthMismatch, NoControl, NoTreated
 from querist.errors import BadValues, ShapeMismatch, TooFewRows, near
-from querist.statistics.arrays import as_array, finite
+from querist.statistics.arrays import as_array, finite, numbered
 
 __all__ = ["arm_codes", "column", "flags", "labels_of", "lengths", "matrix"]
 
@@ -106,8 +106,8 @@ def arm_codes(arm: Any, control: Any, arms: Sequence[Any] | None = None) -> tupl
     array = labels_of(arm, "arm")
     if not array.size:
         raise TooFewRows("arm has no rows", value=0, allowed="1 or more")
-    known, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
-    seen = known.tolist()
+    known, inverse = numbered(array)
+    seen, counts = known.tolist(), np.bincount(inverse)
     shown = ", ".join(f"{label} ({count})" for label, count in zip(seen, counts.tolist(), strict=True))
     control = control.item() if isinstance(control, np.generic) else control
     if control not in seen:
@@ -127,7 +127,7 @@ def arm_codes(arm: Any, control: Any, arms: Sequence[Any] | None = None) -> tupl
     if strange:
         raise BadValues("Rows of an arm that is not listed", value=strange[0], allowed=", ".join(map(str, labels)))
     position = np.array([labels.index(label) for label in seen])
-    return labels, position[inverse.reshape(-1)]
+    return labels, position[inverse]
 
 
 def _plain(values: Any) -> Any:

@@ -210,8 +210,8 @@ def control_of(arm: Any, control: Any) -> Any:
     """The label of control: the one given, else 0 or False where the arms hold it. Raises ControlAbsent."""
     if control is not None:
         return control
-    seen = np.unique(np.asarray([str(label) for label in np.asarray(arm).tolist()][:100_000])).tolist()
     array = np.asarray(arm)
+    seen = sorted({str(label) for label in array[:100_000].tolist()})
     if array.dtype.kind in "biuf" and (array == 0).any():
         return False if array.dtype.kind == "b" else 0
     raise ControlAbsent(

@@ -10,7 +10,17 @@ from numpy.typing import ArrayLike
 
 from querist.errors import BadOption, BadValues, NonFinite, ShapeMismatch
 
-__all__ = ["as_array", "check_level", "codes", "finite", "refuse_nonfinite", "same_length", "to_numpy", "weights_of"]
+__all__ = [
+    "as_array",
+    "check_level",
+    "codes",
+    "finite",
+    "numbered",
+    "refuse_nonfinite",
+    "same_length",
+    "to_numpy",
+    "weights_of",
+]
 
 
 def as_array(values: Any) -> np.ndarray:
@@ -83,8 +93,23 @@ def codes(labels: Any, what: str = "Labels") -> tuple[Int[np.ndarray, "n"], int]
         )
     if array.dtype.kind == "O":
         array = np.array([str(label) for label in array])
-    known, inverse = np.unique(array, return_inverse=True)
-    return inverse.reshape(-1), known.size
+    known, inverse = numbered(array)
+    return inverse, known.size
+
+
+def numbered(labels: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
+    """What `np.unique(labels, return_inverse=True)` gives: small whole numbers are counted instead of sorted."""
+    if labels.dtype.kind in "iub" and labels.size:
+        low = labels.min()
+        span = int(labels.max()) - int(low)
+        if span <= 2 * labels.size:
+            place = labels.astype(np.int64) - int(low) if labels.dtype.itemsize < 8 else (labels - low).astype(np.int64)
+            seen = np.bincount(place, minlength=span + 1) > 0
+            first = np.zeros(span + 1, dtype=np.int64)
+            first[place] = np.arange(labels.size)
+            return labels[first[seen]], (np.cumsum(seen) - 1)[place]
+    known, inverse = np.unique(labels, return_inverse=True)
+    return known, inverse.reshape(-1)
 
 
 def check_level(level: float) -> None:

@@ -10,10 +10,8 @@ import signal
 import tempfile
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
@@ -21,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from querist.errors import BadOption, QueristError
+from querist.runs.engines.ray import within_task
 from querist.runs.threads import for_children, machine_threads
+from querist.training.reports import Said, cause_of, failure_of
 
 __all__ = ["launch_group"]
 
@@ -37,6 +37,7 @@ def launch_group(
     processes: int | None = None,
     device: str = "auto",
     threads: int | None = None,
+    launcher: str = "auto",
     **options: Any,
 ) -> Any:
     """Call `function(*args, **options)` in `processes` processes that form one group; returns what process 0 returned.
@@ -47,11 +48,13 @@ def launch_group(
     well, in the group of that launcher, and each process returns its own result.
 
     device: "cpu" (gloo), "cuda" (nccl, one GPU per process) or "auto": GPUs where there are enough of them. threads: of
-    torch and BLAS in each process; by default the machine's cores shared out.
+    torch and BLAS in each process; by default the machine's cores shared out (one each on Ray). launcher: "processes" of this
+    machine; "ray": Ray Train, whose workers are wherever the cluster has cores or GPUs; "auto": Ray Train inside a unit of the
+    Ray engine, else processes. The weights that a training ends with are the same.
 
-    Raises BadOption; the first failure of a process, as the same class where it is one of querist's errors and as
-    QueristError otherwise, with the process's traceback as a note. The other processes are ended. They also end when this
-    process is gone, even by SIGKILL.
+    Raises BadOption; MissingExtra for Ray Train where it is not installed; the first failure of a process, as the same class
+    where it is one of querist's errors and as QueristError otherwise, with the process's traceback as a note. The other
+    processes are ended. They also end when this process is gone, even by SIGKILL.
     """
     import torch
 
@@ -59,6 +62,8 @@ def launch_group(
         raise BadOption("A group has at least one process", value=processes, allowed="processes >= 1")
     if device not in ("auto", "cpu", "cuda"):
         raise BadOption("A group has no such device", value=device, allowed="auto, cpu, cuda")
+    if launcher not in ("auto", "processes", "ray"):
+        raise BadOption("No such launcher of a group", value=launcher, allowed="auto, processes, ray")
     world = os.environ.get("WORLD_SIZE")
     if world is not None and os.environ.get("RANK") is not None:
         if processes not in (None, int(world)):
@@ -74,6 +79,10 @@ def launch_group(
         )
     if processes == 1:
         return function(*args, **options)
+    if launcher == "ray" or (launcher == "auto" and within_task()):
+        from querist.training.ray import group_on_ray
+
+        return group_on_ray(_packed(function, args, options), processes, device, threads or 1)
     gpus = torch.cuda.device_count()
     if device == "cuda" and gpus < processes:
         raise BadOption(
@@ -124,24 +133,13 @@ def _settle(on_gpu: bool, local_rank: int) -> None:
         os.environ["ACCELERATE_USE_CPU"] = "true"
 
 
-@dataclass
-class _Said:
-    """What a process reported: its result, or its failure at a time on the machine's clock."""
-
-    rank: int
-    when: float
-    result: Any = None
-    error: BaseException | None = None
-    trace: str = ""
-
-
 class _Group:
     """The processes of one call."""
 
     def __init__(self, parcel: bytes, processes: int, folder: Path, on_gpu: bool, threads: int):
         context = get_context("spawn")
         self.count = processes
-        self.said: dict[int, _Said] = {}
+        self.said: dict[int, Said] = {}
         self.pipes: list[Connection] = []
         self.members: list[Any] = []
         for rank in range(processes):
@@ -169,7 +167,7 @@ class _Group:
                 until = time.monotonic() + GRACE
                 while len(self.said) < self.count and (left := until - time.monotonic()) > 0:
                     self._listen(left)
-                raise self._cause()
+                raise cause_of(self.said.values(), self.count)
             return self.said[0].result
         finally:
             self.end()
@@ -203,18 +201,7 @@ class _Group:
                 self.members[rank].join()
             if dead:
                 # Before all reports: whoever was cut off made the others fail.
-                self.said[rank] = _Said(rank, -1.0, error=QueristError(_death(self.members[rank].exitcode)))
-
-    def _cause(self) -> BaseException:
-        first = min((said for said in self.said.values() if said.error is not None), key=lambda said: said.when)
-        error, place = first.error, f"process {first.rank} of {self.count}"
-        assert error is not None
-        if isinstance(error, QueristError):
-            error.add_note(f"In {place} of a group.\n{first.trace}")
-            return error
-        made = QueristError(f"In {place} of a group: {type(error).__name__}: {error}")
-        made.add_note(first.trace)
-        return made
+                self.said[rank] = Said(rank, -1.0, error=QueristError(_death(self.members[rank].exitcode)))
 
 
 def _death(code: int | None) -> str:
@@ -252,25 +239,14 @@ def _member(parcel: bytes, rank: int, processes: int, folder: str, on_gpu: bool,
         )
         function, args, options = ForkingPickler.loads(parcel)  # pyright: ignore[reportAttributeAccessIssue]
         result = function(*args, **options)
-        said = _Said(rank, time.monotonic(), result=result if rank == 0 else None)
+        said = Said(rank, time.monotonic(), result=result if rank == 0 else None)
         raw = pickle.dumps(said)
         torch.distributed.all_reduce(torch.zeros(1))  # nobody leaves while another still works with the group
         torch.distributed.destroy_process_group()
     except BaseException as error:
-        raw = _failure(rank, error)
+        raw = failure_of(rank, time.monotonic(), error)
     pipe.send_bytes(raw)
     pipe.close()
-
-
-def _failure(rank: int, error: BaseException) -> bytes:
-    when, trace = time.monotonic(), "".join(traceback.format_exception(error))
-    try:
-        raw = pickle.dumps(_Said(rank, when, error=error.with_traceback(None), trace=trace))
-        ForkingPickler.loads(raw)  # pyright: ignore[reportAttributeAccessIssue] - some errors pickle and cannot be read
-    except Exception:
-        plain = RuntimeError(f"{type(error).__name__}: {error}")
-        return pickle.dumps(_Said(rank, when, error=plain, trace=trace))
-    return raw
 
 
 def _end_with_parent(folder: str) -> None:

@@ -98,11 +98,20 @@ def hull(reward: Float[np.ndarray, "n M"], cost: Float[np.ndarray, "n M"]) -> St
             pick = np.where(slope == best[:, None], dc, np.inf).argmin(axis=1)
             line = np.arange(rows.size)
             last = np.minimum(last, best)  # rounding must not put a step before the one it stands on
-            steps.append((rows + part.start, pick + 1, now, dc[line, pick], dr[line, pick], last))
+            who = (one.astype(np.int32) for one in (rows + part.start, pick + 1, now))
+            steps.append((*who, dc[line, pick], dr[line, pick], last))
             at_c, at_r, now = c[line, pick], r[line, pick], pick + 1
-    flat = [step for steps in found for step in steps]
+    flat = [list(step) for steps in found for step in steps]
     if not flat:
-        none, empty = np.zeros(0, dtype=np.int64), np.zeros(0)
+        none, empty = np.zeros(0, dtype=np.int32), np.zeros(0)
         return Steps(none, none, none, empty, empty, empty, initial)
-    row, arm, previous, dearer, better, slopes = (np.concatenate(column) for column in zip(*flat, strict=True))
+    del (
+        found
+    )  # one column at a time, its pieces gone before the next is joined: steps are most of an allocation's memory
+    row, arm, previous, dearer, better, slopes = (_joined(flat) for _ in range(6))
     return Steps(row, arm, previous, dearer, better, slopes, initial)
+
+
+def _joined(pieces: list[list[np.ndarray]]) -> Any:
+    """The first column of the pieces, which lose it."""
+    return np.concatenate([piece.pop(0) for piece in pieces])

@@ -80,14 +80,22 @@ def sorted_path(steps: Steps, reward: Float[np.ndarray, "n M"]) -> Path:
     free = np.flatnonzero(steps.initial)
     start = float(reward[free, steps.initial[free] - 1].sum())
     return Path(
-        np.r_[0.0, np.cumsum(steps.cost[placed])],
-        start + np.r_[0.0, np.cumsum(steps.reward[placed])],
+        _sums(0.0, steps.cost, placed),
+        _sums(start, steps.reward, placed),
         steps.slope[placed],
         steps.row[placed],
         steps.arm[placed],
         steps.previous[placed],
         steps.initial,
     )
+
+
+def _sums(start: float, values: np.ndarray, placed: np.ndarray) -> np.ndarray:
+    found = np.empty(values.size + 1)
+    found[0] = 0.0
+    np.cumsum(values[placed], out=found[1:])
+    found += start
+    return found
 
 
 def along(path: Path, reward: Float[np.ndarray, "n M"], cost: Float[np.ndarray, "n M"], budget: float) -> Allocation:

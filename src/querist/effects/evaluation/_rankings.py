@@ -12,7 +12,7 @@ from jaxtyping import Float
 from querist.effects.design import component_scores
 from querist.effects.evaluation._averages import Row, with_holm
 from querist.effects.evaluation._given import NATURAL, RANDOM, Cell, Component, Given, Scored, reason_of
-from querist.effects.metrics import calibration, numbers, ranked, rate, rate_difference, replicates
+from querist.effects.metrics import calibration, numbers, ranked, rate, rate_difference, replicates, top_values
 from querist.effects.words import between
 from querist.errors import TooFewRows, UndefinedMetric
 from querist.statistics import Estimate, mean_interval
@@ -305,19 +305,7 @@ def _float(value: Any) -> float | None:
 
 
 def _curve(at: Row, psi: np.ndarray, score: np.ndarray, cell: Cell, level: float) -> Iterator[Row]:
-    from querist.effects.metrics import order
-
-    n = psi.size
-    placed = order(score)
-    start, end = placed.spans()
-    of_group = np.repeat(np.arange(end.size), end - start)
-    mean = (np.add.reduceat(psi[placed.rows], start) / (end - start))[of_group]
-    gained = np.r_[0.0, np.cumsum(mean)] / n
     average = float(psi.mean())
-    for share in SHARES:
-        value = float(np.interp(share * n, np.arange(n + 1), gained))
-        inside = np.zeros(n)
-        inside[placed.rows] = np.clip(share * n - np.arange(n), 0.0, 1.0)
-        band = mean_interval(psi * inside, level=level, **cell.dependence)
+    for share, band in zip(SHARES, top_values(psi, score, SHARES, level=level, **cell.dependence), strict=True):
         low, high = (None, None) if band.se is None or share == 0 else (band.low, band.high)
-        yield at | {"share": float(share), "gain": value, "low": low, "high": high, "line": share * average}
+        yield at | {"share": float(share), "gain": band.estimate, "low": low, "high": high, "line": share * average}

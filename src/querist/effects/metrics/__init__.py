@@ -9,6 +9,7 @@ from querist.effects.metrics._rate import rate, rate_difference, rate_values_of
 from querist.effects.metrics._references import best_arm, best_arm_crossed, natural_like, random_like, single_arm
 from querist.effects.metrics._replicates import Replicates, replicates
 from querist.effects.metrics._shares import UpliftBins, uplift_at_k, uplift_bins, weighted_average_uplift
+from querist.effects.metrics._top import top_values
 
 __all__ = [
     "Calibration",
@@ -37,6 +38,7 @@ __all__ = [
     "rate_values_of",
     "replicates",
     "single_arm",
+    "top_values",
     "uplift_at_k",
     "uplift_bins",
     "weighted_average_uplift",

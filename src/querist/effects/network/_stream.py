@@ -20,6 +20,7 @@ from querist.effects.network._survey import Plan
 from querist.effects.outcomes import check_kind
 from querist.sources.rows import Columns
 from querist.statistics import stream
+from querist.statistics.arrays import numbered
 
 __all__ = ["BUFFER", "Streamed"]
 
@@ -116,8 +117,8 @@ class Streamed:
             check_kind(piece.outcomes[:, k], name, kind, start)
         # With one fold rows are of none (−1).
         piece = piece.take(np.flatnonzero(~piece.valid & ((piece.fold != self.fold) | (piece.fold < 0))))
-        known, place = np.unique(piece.arm, return_inverse=True)
-        code = np.array([self.positions[one] for one in known.tolist()], dtype=np.int64)[place.reshape(-1)]
+        known, place = numbered(piece.arm)
+        code = np.array([self.positions[one] for one in known.tolist()], dtype=np.int64)[place]
         y, weight = piece.outcomes, piece.weight / self.mean_weight
         weight = weight if self.weigh is None else weight * self.weigh(code)
         seen = np.isfinite(y) if self.usable is None else np.isfinite(y) & self.usable[code]

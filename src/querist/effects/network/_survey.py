@@ -16,6 +16,7 @@ from querist.effects.reading import Roles, arm_labels
 from querist.errors import BadValues
 from querist.sources.rows import Columns, Rows, hash_rows
 from querist.sources.rows.values import kind_of, numbers, texts
+from querist.statistics.arrays import numbered
 from querist.statistics.streams import torch_seed
 
 __all__ = ["HELD", "Piece", "Plan", "Survey", "survey"]
@@ -161,8 +162,8 @@ def survey(plan: Plan) -> tuple[Plan, Survey]:
     start, n, total, dropped = 0, 0, 0.0, 0
     for number, size in enumerate(rows.groups):
         piece = plan.piece(number, start)
-        seen, place = np.unique(piece.arm, return_inverse=True)
-        arms.update(dict(zip(seen.tolist(), np.bincount(place.reshape(-1), piece.weight).tolist(), strict=True)))
+        seen, place = numbered(piece.arm)
+        arms.update(dict(zip(seen.tolist(), np.bincount(place, piece.weight).tolist(), strict=True)))
         counts[number] = np.bincount(np.maximum(piece.fold[~piece.valid], 0), minlength=plan.folds)
         at = np.flatnonzero(piece.held)
         if roles.cluster is not None:

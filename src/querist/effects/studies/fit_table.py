@@ -14,6 +14,7 @@ from querist.effects.errors import ArmMissing
 from querist.effects.reading import Roles, arm_labels
 from querist.effects.studies.people import Opened, control_label, design_shares, open_roles
 from querist.sources.rows import Rows
+from querist.statistics.arrays import numbered
 
 __all__ = ["Streaming", "looked_at", "open_streaming", "row_count"]
 
@@ -54,8 +55,8 @@ def open_streaming(table: Any, config: FitConfig) -> Streaming:
                 allowed="a label in every row",
                 mend="Leave these rows out (--drop-missing-arm)",
             )
-        found, counts = np.unique(labels[known], return_counts=True)
-        for label, count in zip(found.tolist(), counts.tolist(), strict=True):
+        found, place = numbered(labels[known])
+        for label, count in zip(found.tolist(), np.bincount(place).tolist(), strict=True):
             seen[label] = seen.get(label, 0) + count
         start += batch.num_rows
     control = control_label(config.control or rows.options.get("control"), np.array(list(seen)), roles)

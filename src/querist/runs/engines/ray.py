@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from querist.runs.study import Unit
 from querist.runs.threads import VARIABLES, machine_threads
 from querist.runs.work import Outcome
 
-__all__ = ["Ray"]
+__all__ = ["Place", "Ray", "within_task"]
 
 _AHEAD = 2
 """Tasks handed to the cluster per core and thread of a unit: enough that no core waits, few enough to end soon."""
@@ -55,21 +56,22 @@ class Ray:
         if not waiting:
             return
         ray = self._connected()
-        parcel = packed(work)
+        parcel, place = packed(work), Place(tuple(sys.path), str(Path.cwd()))
         scratch = getattr(work, "scratch", None)
         marker = None if scratch is None else Path(scratch) / f".seen-{secrets.token_hex(8)}"
         flying: dict[Any, Unit] = {}
         try:
             if marker is not None:
                 marker.touch()
-            self._greet(ray, parcel, marker)
+            self._greet(ray, parcel, place, marker)
             shared = ray.put(parcel)
             while waiting or flying:
+                largest = max([1, *(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"])])
                 room = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
                 while waiting and len(flying) < room:
                     unit = waiting.popleft()
-                    task = ray.remote(_one).options(**_wants(unit.threads))
-                    flying[task.remote(shared, unit, list(sys.path), marker)] = unit
+                    task = ray.remote(_one).options(**_wants(unit.threads, int(largest)))
+                    flying[task.remote(shared, unit, place, marker)] = unit
                 done, _ = ray.wait(list(flying), num_returns=1)
                 for reference in done:
                     unit = flying.pop(reference)
@@ -119,7 +121,7 @@ class Ray:
         self._ours = True
         return ray
 
-    def _greet(self, ray: Any, parcel: bytes, marker: Path | None) -> None:
+    def _greet(self, ray: Any, parcel: bytes, place: Place, marker: Path | None) -> None:
         """Wait until every node that has cores has read the work and seen the run folder.
 
         Raises BadOption for a study that cannot be read there, and for a folder that is not there.
@@ -133,7 +135,7 @@ class Ray:
                 node["NodeManagerHostname"],
                 task.options(
                     num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-                ).remote(parcel, list(sys.path), marker),
+                ).remote(parcel, place, marker),
             )
             for node in nodes
         ]
@@ -217,10 +219,13 @@ def _reachable(name: str) -> None:
         ) from None
 
 
-def _wants(threads: int) -> Mapping[str, Any]:
-    """A task's cores, its second try, and what the libraries read that it loads."""
+def _wants(threads: int, most: int) -> Mapping[str, Any]:
+    """A task's cores, its second try, and what the libraries read that it loads.
+
+    No node may have that many (a group of processes is one unit, and may be spread): it then takes the largest one whole.
+    """
     return {
-        "num_cpus": threads,
+        "num_cpus": min(threads, most),
         "max_retries": 1,
         "runtime_env": {"env_vars": dict.fromkeys(VARIABLES, str(threads))},
     }
@@ -237,19 +242,38 @@ def _unseen(host: str, marker: Path | None) -> BadOption:
 # ------------------------------------------------------------------------------------------------- inside a worker
 
 
-def _find(paths: Sequence[str]) -> None:
-    """Let modules be found where the driver finds them."""
-    sys.path.extend(path for path in paths if path not in sys.path)
+@dataclass(frozen=True)
+class Place:
+    """Where the driver finds modules, and where its relative paths begin."""
+
+    paths: tuple[str, ...]
+    folder: str
+
+    def enter(self) -> None:
+        """Let modules and relative paths lead where they lead for the driver; a worker begins in its raylet's folder."""
+        sys.path.extend(path for path in self.paths if path not in sys.path)
+        if Path(self.folder).is_dir():
+            os.chdir(self.folder)
 
 
-def _greeting(parcel: bytes, paths: Sequence[str], marker: Path | None) -> bool:
-    _find(paths)
+def _greeting(parcel: bytes, place: Place, marker: Path | None) -> bool:
+    place.enter()
     unpacked(parcel)
     return marker is None or marker.exists()
 
 
-def _one(parcel: bytes, unit: Unit, paths: Sequence[str], marker: Path | None) -> Outcome:
-    _find(paths)
+_WITHIN = False
+
+
+def within_task() -> bool:
+    """Whether this process is at work on a unit that the Ray engine gave out."""
+    return _WITHIN
+
+
+def _one(parcel: bytes, unit: Unit, place: Place, marker: Path | None) -> Outcome:
+    global _WITHIN
+    _WITHIN = True
+    place.enter()
     if marker is not None and not marker.exists():
         raise _unseen(socket.gethostname(), marker)
     return carried_out(parcel, unit)
