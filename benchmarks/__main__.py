@@ -13,7 +13,19 @@ import traceback
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"):
     os.environ[name] = "1"
 
-FAMILIES = ("csn", "scan", "memory", "capture", "distances", "freeze", "concepts", "audit", "effects", "networks", "effects_scale")
+FAMILIES = (
+    "csn",
+    "scan",
+    "memory",
+    "capture",
+    "distances",
+    "freeze",
+    "concepts",
+    "audit",
+    "effects",
+    "networks",
+    "effects_scale",
+)
 
 
 def main() -> int:
