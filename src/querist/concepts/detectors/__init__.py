@@ -2,7 +2,7 @@
 
 from querist.concepts.detectors._activations import ActivationClustering, SpectralSignature
 from querist.concepts.detectors._agreement import AgreementTest, agreement_test
-from querist.concepts.detectors._anomaly import CleanseTest, anomaly_index, cleanse_test
+from querist.concepts.detectors._anomaly import LEAST_CLASSES, CleanseTest, anomaly_index, cleanse_test
 from querist.concepts.detectors._association import Association, association, size_outlier
 from querist.concepts.detectors._audits import AssociationAudit, Consistency, TwoSample, apart_by, class_matrix
 from querist.concepts.detectors._cleanse import ConceptCleanse, clean_indices
@@ -30,6 +30,7 @@ from querist.concepts.detectors._trajectory import (
 )
 
 __all__ = [
+    "LEAST_CLASSES",
     "ActivationClustering",
     "AgreementTest",
     "Association",

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from querist.errors import BadOption, NonFinite, TooFewRows
 from querist.statistics import rank_p
 
-__all__ = ["CleanseTest", "anomaly_index", "cleanse_test"]
+__all__ = ["LEAST_CLASSES", "CleanseTest", "anomaly_index", "cleanse_test"]
 
 NORMAL = 1.4826
 """1.4826·MAD estimates the standard deviation of a normal sample."""

@@ -19,14 +19,12 @@ import numpy as np
 from querist.concepts.attacks import Setting, choose_targets, select
 from querist.concepts.configs import DetectConfig
 from querist.concepts.data import ConceptData
-from querist.concepts.detectors import ConceptCleanse, Detector, TwoSample, conflicts, evaluate
-from querist.concepts.detectors._anomaly import LEAST_CLASSES
+from querist.concepts.detectors import LEAST_CLASSES, ConceptCleanse, Detector, TwoSample, conflicts, evaluate
 from querist.concepts.model import CBM
 from querist.concepts.studies.audit_measure import recipe_of
 from querist.concepts.studies.detect_measure import NEEDS_MODEL, Truth, fitted, views
 from querist.concepts.studies.opening import Material
-from querist.concepts.triggers import Poisoned, floor_count, poison
-from querist.concepts.triggers._selection import checked
+from querist.concepts.triggers import Poisoned, checked, floor_count, poison
 from querist.errors import BadInput, BadOption
 from querist.runs.study import Unit
 from querist.statistics import stream, torch_seed
