@@ -8,7 +8,7 @@ import sys
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 
-FAMILIES = ("csn", "scan", "memory", "capture", "distances", "freeze", "concepts", "effects")
+FAMILIES = ("csn", "scan", "memory", "capture", "distances", "freeze", "concepts", "effects", "effects_memory")
 
 
 def main() -> int:
