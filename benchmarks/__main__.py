@@ -24,6 +24,7 @@ FAMILIES = (
     "audit",
     "effects",
     "networks",
+    "effects_memory",
     "effects_scale",
 )
 

@@ -74,6 +74,7 @@ def test_attention_is_drawn_beside_an_equal_share(fitted):
     assert sorted(trace["y"]) == ["city", "x0", "x1", "x2", "x3"]
     assert set(trace["x"]) == {"spend, call", "spend, mail"}
     np.testing.assert_allclose(np.mean(trace["z"], axis=0), 1, atol=1e-4)  # in equal shares
+    assert trace["zmin"] <= 0.5 < 1.5 <= trace["zmax"]  # hardly unequal shares have hardly a colour
     assert any("attention" in section.tables for section in fitted.layout.sections)
 
 

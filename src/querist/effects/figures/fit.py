@@ -10,12 +10,15 @@ import polars as pl
 
 from querist.results.charts import Axes, Chart, Mark, Series, bars, heat, lines, scatter, stack
 from querist.results.figure import Figure
-from querist.results.traces import whiskers
+from querist.results.traces import around, whiskers
 
 __all__ = ["draw"]
 
 SHOWN = 25
 """Columns that a heat map shows: those with the largest cells."""
+
+NEAR = 0.5
+"""How far from an equal share attention must be for the full colour, at least."""
 
 
 def draw(tables: Mapping[str, pl.DataFrame]) -> list[Figure]:
@@ -119,6 +122,9 @@ def _attention(rows: pl.DataFrame) -> Figure:
     names = rows.select("outcome", "arm").unique(maintain_order=True).rows()
     table = rows.with_columns((pl.col("share") * columns).alias("size"))
     data, layout, left = _by_column(table, names, "times an equal share", middle=1.0)
+    # Small departures from equal shares stay grey.
+    far = max(NEAR, float((table["size"] - 1).abs().max()))  # pyright: ignore[reportArgumentType]
+    data[0] |= around(np.array([1 - far, 1 + far]), 1.0)
     caption = (
         "Attention of each arm's query over the columns' tokens, mean over people, heads and networks, times the number of columns: 1 "
         "where every column is looked at alike. Tokens have read each other before, so an arm may know a column by way of another "

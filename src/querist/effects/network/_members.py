@@ -172,7 +172,7 @@ def mean_response(
 ) -> Float[np.ndarray, "n M+1 K"]:
     """Mean over networks of their mean outcomes under every arm, of all rows or of those named."""
     with torch.no_grad():
-        found = [
+        found: list[Any] = [
             sum(links(net.precise(*batch)) for net in members) / len(members)
             for batch in batches_of(encoded, ASKED, rows)
         ]
