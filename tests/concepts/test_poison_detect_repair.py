@@ -203,6 +203,13 @@ def test_repairs_train_on_rows_that_nothing_flags_and_are_chosen_by_rows_the_mod
 
     for name in ("fine_prune", "unlearn", "drop_rows"):
         monkeypatch.setattr(repair_measure, name, kept(name, getattr(repair_measure, name)))
+    judged = []
+
+    class Noted(repair_measure.Trial):
+        def __post_init__(self):
+            judged.append({int(i) for i in self.data.ids})
+
+    monkeypatch.setattr(repair_measure, "Trial", Noted)
     result = repair(
         data, method="fine-prune,unlearn,drop-rows", flags=str(tmp_path / "rows.parquet"), epochs=4, head="mlp:16"
     )
@@ -213,3 +220,5 @@ def test_repairs_train_on_rows_that_nothing_flags_and_are_chosen_by_rows_the_mod
     assert places["unlearn"] == learnt - flagged
     assert places["fine_prune"] == train - learnt - flagged
     assert places["fine_prune"]
+    tested = set(np.flatnonzero(split == "test").tolist())
+    assert judged == [tested, places["fine_prune"]] * 3, "repairs are known by test rows and chosen by unsuspected ones"
