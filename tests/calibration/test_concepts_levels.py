@@ -1,6 +1,6 @@
 """Every detector of the concepts room on clean tables of all families, and what is planted at known rates: levels, coverage, power.
 
-Two hundred and sixty clean tables here; docs/concepts.md has the rates of two hundred of each family.
+Two hundred and sixty clean tables here; docs/concepts.md has the rates of a longer run, by family.
 """
 
 from __future__ import annotations
