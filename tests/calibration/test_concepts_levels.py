@@ -1,6 +1,6 @@
 """Every detector of the concepts room on clean tables of all families, and what is planted at known rates: levels, coverage, power.
 
-Two hundred and sixty clean tables here; docs/concepts.md has the rates of two hundred of each family.
+Two hundred and sixty clean tables here; docs/concepts.md has the rates of a longer run, by family.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def test_flags_and_alarms_come_as_often_as_was_asked(family):
         expected = rate[f"monitor, {rule}, expected"]
         assert rate[f"monitor, {rule}"] <= 1.5 * LEVEL
         assert rate[f"monitor, {rule}"] >= 0.5 * expected - 0.005
-    assert found["spectral, a class"][0] + found["trajectory, a class"][0] <= 2
+    assert found["trajectory, a class"][0] <= 1
 
 
 def test_clean_heads_are_seldom_called_backdoored():

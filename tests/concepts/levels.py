@@ -111,7 +111,6 @@ def models(family: str, run: int) -> Count:
     ):  # fewer than a hundred trusted rows have no score that one in a hundred exceeds
         signature = SpectralSignature().fit(suspect, head, trusted)
         found["spectral, rows at 1 %"] = (int(signature.flags.sum()), suspect.n)
-        found["spectral, a class"] = (int(bool(signature.classes)), 1)
     trajectory = LossTrajectory(head="mlp:32", batch=64, seed=run).fit(suspect, reference=trusted)
     clusters = ActivationClustering(seed=run).fit(suspect, head)
     found |= {

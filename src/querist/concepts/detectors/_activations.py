@@ -16,7 +16,6 @@ from querist.concepts.detectors._spectral import (
     signature_threshold,
     spectral_signature,
 )
-from querist.concepts.detectors._tails import fuller_classes
 from querist.errors import BadOption
 from querist.statistics import folds
 
@@ -26,13 +25,13 @@ __all__ = ["ActivationClustering", "SpectralSignature"]
 class SpectralSignature(Detector):
     """`spectral_signature` of the activations that enter the head's last linear layer; needs a model.
 
-    centre: by default "reference" where trusted rows are given, else "class", as published. At most ⌊1.5·epsilon·n_t⌋ rows of a
-    class are flagged, and only above the score that a share `false_alarms` of the reference's rows exceed, which are scored as those of the
+    centre: by default "reference" where trusted rows are given, else "class", as published. At most ⌊1.5·epsilon·n_t⌋ rows of a class
+    are flagged, and only above the score that a share `false_alarms` of the reference's rows exceed, which are scored as those of the
     table are: around the other half of the reference where that is the centre (around their own mean they lie closer, and up to three
-    times as many honest rows as asked were flagged). Named are classes that hold more rows above it than their trusted rows do
-    (Fisher's test, Holm over classes). Without a reference nothing is flagged, for the published rule removes that many rows of every
-    class whatever they are. A model that was trained on the table and not on the reference flags fewer honest rows than asked.
-    After `fit`: `signature`, `threshold`.
+    times as many honest rows as asked were flagged). Without a reference nothing is flagged, for the published rule removes that many
+    rows of every class whatever they are. A model that was trained on the table and not on the reference flags fewer honest rows than
+    asked. No class is named: rows of a class share centre and direction and are flagged together, so that counts in `table` are larger
+    in some class of many clean tables. After `fit`: `signature`, `threshold`.
     """
 
     method = "spectral"
@@ -58,15 +57,12 @@ class SpectralSignature(Detector):
         found = spectral_signature(h, data.codes, centre=centre, reference=trusted if centre == "reference" else None)
         self.signature, self.threshold = found, None
         flags, reason = np.zeros(data.n, dtype=bool), "no reference: no score is known to be high"
-        fuller = np.zeros(0, dtype=int)
         if trusted is not None:
             known = trusted[1] >= 0
             clean = _clean_scores(trusted[0][known], trusted[1][known], centre)
             self.threshold = signature_threshold(clean, false_alarms=self.false_alarms)
             scored = np.where(np.isnan(found.score), -np.inf, found.score)
             flags = signature_flags(scored, data.codes, epsilon=self.epsilon, threshold=self.threshold)
-            above = np.nan_to_num(clean, nan=-np.inf) > self.threshold
-            fuller = fuller_classes(scored > self.threshold, data.codes, above, trusted[1][known])
             reason = None
         count = np.bincount(data.codes, weights=flags, minlength=data.n_classes).astype(int)
         highest = np.full(data.n_classes, np.nan)
@@ -82,8 +78,7 @@ class SpectralSignature(Detector):
                 "flagged": count,
             }
         ).with_columns(pl.col("leading", "score_max").fill_nan(None))
-        named = tuple(data.classes[c] for c in fuller if count[c])
-        self._found = Findings(data, found.score, flags, named, (), table, None, reason)
+        self._found = Findings(data, found.score, flags, (), (), table, None, reason)
         return self
 
 
