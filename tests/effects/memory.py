@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,8 +20,7 @@ def added(name: str, n: int, d: int, *, arms: int = 1) -> tuple[float, float]:
     name: an estimator of `querist.effects`.
     """
     words = [sys.executable, "-m", "tests.effects.memory", name, str(n), str(d), str(arms)]
-    pool = {"ARROW_DEFAULT_MEMORY_POOL": "system"}  # Arrow's own keeps what it was given back
-    done = subprocess.run(words, capture_output=True, text=True, timeout=500, check=False, env=os.environ | pool)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
     fit, predict = json.loads(done.stdout.splitlines()[-1])
     return fit / (4 * n * d), predict / (4 * n * d)
