@@ -109,7 +109,7 @@ def inversion(data: ConceptData) -> Iterator[Ratio]:
     found = invert_discrete(head, data)
     spent = time.process_time() - begun
     yield budget("discrete inversion of 200 classes, 98-512-200: over a minute", spent, 60)
-    some = (int(found.norm.argmin()), int(found.norm.argmax()))
+    some = list(dict.fromkeys((int(found.norm.argmin()), int(found.norm.argmax()))))
     begun = time.process_time()
     sizes = [exhaustive(head, data, code) for code in some]
     times = {SEARCH: (time.process_time() - begun) / len(some)}

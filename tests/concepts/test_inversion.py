@@ -132,6 +132,14 @@ def test_the_shortlist_costs_no_size(planted):
     assert some.size[2] == all_of_them.size[2]
 
 
+def test_a_class_asked_for_twice_is_answered_twice(planted):
+    bad, _, _, held_out, _ = planted
+    label = held_out.classes[1]
+    once, twice = (invert_discrete(bad, held_out, classes=[label] * times) for times in (1, 2))
+    assert twice.size.tolist() == once.size.tolist() * 2
+    assert twice.norm.tolist() == once.norm.tolist() * 2
+
+
 def test_the_first_layer_taken_apart_changes_nothing(planted):
     """A Head, the same layers in a Sequential, and a network that only forwards give one answer: ain-soph/trojanzoo#162."""
     bad, _, _, held_out, _ = planted

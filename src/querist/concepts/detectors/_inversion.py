@@ -165,7 +165,7 @@ def _grow(place: Place, going: list[_Search], usable: np.ndarray, shortlist: int
     for search in going:
         search.beam = []
     per = place.n * max(place.hidden.shape[1], place.classes)
-    seen: dict[int, set[frozenset[int]]] = {search.code: set() for search in going}
+    seen: dict[int, set[frozenset[int]]] = {id(search): set() for search in going}  # a class may be asked for twice
     waiting: list[tuple[_Search, tuple[int, ...], int]] = []
     for block in _blocks(states, max(1, BLOCK // per)):
         every = usable.repeat(2) * 2 + np.tile([0, 1], len(usable))
@@ -174,8 +174,8 @@ def _grow(place: Place, going: list[_Search], usable: np.ndarray, shortlist: int
             taken = {literal // 2 for literal in member.literals}
             for literal in literals:
                 key = frozenset((*member.literals, literal))
-                if literal // 2 not in taken and key not in seen[search.code]:
-                    seen[search.code].add(key)
+                if literal // 2 not in taken and key not in seen[id(search)]:
+                    seen[id(search)].add(key)
                     waiting.append((search, member.literals, literal))
     for block in _blocks(waiting, max(1, BLOCK // per)):
         delta, columns = place.moved(np.array([literal for *_, literal in block]))
