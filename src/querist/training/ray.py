@@ -151,16 +151,11 @@ def _member(task: dict[str, Any]) -> None:
     import ray
     import torch
 
-    sys.path.extend(path for path in task["paths"] if path not in sys.path)
-    rank = torch.distributed.get_rank()
-    if Path(task["here"]).is_dir():
-        os.chdir(
-            task["here"]
-        )  # Ray Train has gone to a folder of its own, where relative paths of the caller lead nowhere
-    if not task["on_gpu"]:
-        os.environ["ACCELERATE_USE_CPU"] = "true"
-    fine = True
+    rank, fine = torch.distributed.get_rank(), True
     try:
+        task["place"].enter()  # Ray Train has gone to a folder of its own
+        if not task["on_gpu"]:
+            os.environ["ACCELERATE_USE_CPU"] = "true"
         with limited(task["threads"]):
             function, args, options = ForkingPickler.loads(task["parcel"])  # pyright: ignore[reportAttributeAccessIssue]
             result = function(*args, **options)
