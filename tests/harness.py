@@ -29,6 +29,8 @@ from querist.results.summary import ENVELOPE
 from querist.runs.journal import Journal
 from querist.runs.study import Study, StudyConfig
 
+os.environ.setdefault("RAY_worker_niceness", "0")
+# Ray gives its workers way to every other process: on a machine at work elsewhere they took minutes to import torch.
 IGNORED = ("seconds", "bytes_peak")
 """What is measured of the work itself, and so differs from one sitting to the next."""
 

@@ -37,6 +37,7 @@ def furthest(one, two):
     return max(np.abs(a - b).max() for a, b in zip(one, two, strict=True))
 
 
+@pytest.mark.slow
 def test_ray_train_gives_the_weights_of_one_process(cluster, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = on_ray(jobs.trained_here, "ray")
