@@ -206,7 +206,7 @@ def allocations(n: int = 1_000_000, small: int = 5000) -> Iterator[Ratio]:
 
     times = seconds({"HiGHS": program, "path": lambda: allocate(r, c, budget)}, rounds=1)
     if any(ended):
-        raise SystemExit("HiGHS did not end")
+        raise RuntimeError("HiGHS did not end")
     yield Ratio(
         f"Allocate {small:,} x 3: HiGHS, to its end at 1e-4, over ours", times["HiGHS"] / times["path"], 20, most=False
     )
