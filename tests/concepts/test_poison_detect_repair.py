@@ -121,6 +121,21 @@ def test_methods_are_held_against_the_truth_afterwards(planted):
     assert detect(copy, **QUICK).rows.equals(result.rows)
 
 
+def test_a_delivery_that_is_like_the_trusted_rows_is_no_bad_news():
+    whole = animals(n=600)
+    ours, trusted = (whole.subset(np.arange(600) // 6 % 2 == half).changed(split=None) for half in (0, 1))
+    moved = ours.changed(concepts=np.where(np.arange(ours.n)[:, None] % 2, 1.0, ours.concepts))
+    options = {**QUICK, "methods": "two-sample", "permutations": 99}
+    said = {}
+    for name, rows in {"alike": ours, "moved": moved}.items():
+        result = detect(rows, reference=trusted, **options)
+        (said[name],) = [found for found in result.findings if found.question == "concepts.delivery-differs"]
+        assert not any(found.question == "concepts.stealthy" for found in result.findings)
+    assert said["alike"].verdict == "no" and said["alike"].p > 0.05
+    assert said["moved"].verdict == "yes" and said["moved"].p <= 0.05
+    assert "the reference and the suspect rows" in said["moved"].because
+
+
 class Mended(RepairStudy):
     """Repairs of a copy that another process can make."""
 

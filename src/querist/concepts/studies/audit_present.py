@@ -53,7 +53,7 @@ def _suspicion(table: Finding, ready: Ready) -> str:
         )
         return f"The table is suspicious: {several} {'looks' if len(named) == 1 else 'look'} planted."
     if table.verdict == "no":
-        return f"Nothing was found in the table, by a test that finds 1 % planted in mode mix{scope(ready)}."
+        return f"Nothing was found in the table, by a test that {scope(ready)}."
     first = ready["class_evidence"].row(0, named=True)["target"]
     return (
         f"Nothing in the table stands out enough to decide; class {first} is the first to look at, and trusted rows "
@@ -62,10 +62,12 @@ def _suspicion(table: Finding, ready: Ready) -> str:
 
 
 def scope(ready: Ready) -> str:
-    """What a no of the reference test does not speak of: a few relabelled rows."""
-    dirty = ready["tests"].filter(pl.col("test") == "power, dirty")["statistic"].drop_nulls()
-    share = "an unknown share" if not len(dirty) else percent(float(dirty[0]))
-    return f" (of as many rows planted in mode dirty it finds {share})"
+    """How much a no of the reference test can see, and how little of a few relabelled rows."""
+    mix, dirty = (
+        ready["tests"].filter(pl.col("test") == test)["statistic"].drop_nulls() for test in ("power", "power, dirty")
+    )
+    seen = ["an unknown share" if not len(one) else percent(float(one[0])) for one in (mix, dirty)]
+    return f"finds 1 % of planted rows in {seen[0]} of tries in mode mix, and in {seen[1]} in mode dirty"
 
 
 def _exposure(plan: Plan, finding: Finding | None, block: Mapping[str, Any] | None) -> str:

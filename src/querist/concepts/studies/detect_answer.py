@@ -25,7 +25,7 @@ from querist.concepts.studies.power_answer import (
     power_table,
     power_words,
 )
-from querist.concepts.studies.stealth import stealth_finding, stealth_summary
+from querist.concepts.studies.stealth import delivery_finding, stealth_summary
 from querist.concepts.studies.table_verdicts import (
     flagged_rows,
     poisoned_findings,
@@ -70,7 +70,7 @@ def answer(config: DetectConfig, material: Material, methods: Sequence[str], pla
         "the given model" if given else "a model trained on the table",
     )
     if ready["stealth"].height:
-        findings += stealth_finding(ready["stealth"], "reference")
+        findings += delivery_finding(ready["stealth"])
     findings += power_findings(ready["power"], ready["power_runs"], plan)
     named = suspects(ready["tests"], ready["class_evidence"])
     drawn = [
@@ -129,7 +129,7 @@ def _laid_out(
     lead = {
         "yes": f"The table is suspicious: {', '.join(sorted(named)[:5])} {'looks' if len(named) == 1 else 'look'} planted. "
         f"{times(flagged, 'row')} {'is' if flagged == 1 else 'are'} flagged: have {'it' if flagged == 1 else 'them'} annotated anew first.",
-        "no": f"Nothing was found, by a test that finds 1 % planted in mode mix{scope(ready)}.",
+        "no": f"Nothing was found, by a test that {scope(ready)}.",
         "cannot say": "Nothing stands out enough to decide. "
         f"Class {ready['class_evidence'].row(0, named=True)['target']} is the first to look at; trusted rows (--reference) would tell.",
     }[table.verdict]
@@ -165,7 +165,7 @@ def _laid_out(
         ),
         Section(
             "Against the last delivery",
-            findings=(("*", "concepts.stealthy"),),
+            findings=(("*", "concepts.delivery-differs"),),
             figures=figures_of("marginal_shift"),
             tables=tables_of("stealth", "shift"),
         ),

@@ -10,13 +10,13 @@ import polars as pl
 
 from querist.concepts.attacks import Stealth, stealth_of, two_sample
 from querist.concepts.data import ConceptData
-from querist.concepts.questions import STEALTHY
+from querist.concepts.questions import DELIVERY_DIFFERS, STEALTHY
 from querist.concepts.studies.words import because, number
 from querist.concepts.triggers import Poisoned
 from querist.errors import TooFewRows
-from querist.results.finding import Finding
+from querist.results.finding import Finding, Verdict
 
-__all__ = ["delivery_rows", "shift_rows", "stealth_finding", "stealth_rows", "stealth_summary"]
+__all__ = ["delivery_finding", "delivery_rows", "shift_rows", "stealth_finding", "stealth_rows", "stealth_summary"]
 
 LEVEL, LIMIT = 0.05, 0.6
 WORDS = {
@@ -79,24 +79,48 @@ def _mean(rows: np.ndarray) -> np.ndarray:
 
 def stealth_finding(table: pl.DataFrame, target: str) -> list[Finding]:
     """Comparison (i), poisoned rows and the other rows of their label, decides; in mode mix it has no honest rows of the label."""
-    rows = {row["comparison"]: row for row in table.to_dicts()}
-    name = next(
-        (name for name in ("label", "origin", "deliveries") if name in rows and rows[name]["auc"] is not None), None
-    )
-    if name is None:
-        reason = "; ".join(f"{key}: {row['reason']}" for key, row in rows.items()) or "nothing was compared"
+    row, reason = _decisive(table, ("label", "origin"))
+    if row is None:
         said = f"Poisoned rows were not compared: {reason}."
         return [Finding(target, STEALTHY.id, None, STEALTHY.unit, None, None, 0.5, None, "cannot say", said)]
-    row = rows[name]
+    apart, told = _told_apart(row)
+    turned: dict[Verdict, Verdict] = {"yes": "no", "no": "yes", "cannot say": "cannot say"}
+    return [
+        Finding(
+            target, STEALTHY.id, row["auc"], STEALTHY.unit, row["low"], row["high"], 0.5, row["p"], turned[apart], told
+        )
+    ]
+
+
+def delivery_finding(table: pl.DataFrame) -> list[Finding]:
+    """The suspect rows beside the trusted ones, whole tables: a difference need not be poison, and poison may make none."""
+    row, reason = _decisive(table, ("deliveries",))
+    asked, unit = DELIVERY_DIFFERS.id, DELIVERY_DIFFERS.unit
+    if row is None:
+        said = f"The rows were not compared: {reason}."
+        return [Finding("reference", asked, None, unit, None, None, 0.5, None, "cannot say", said)]
+    apart, told = _told_apart(row)
+    return [Finding("reference", asked, row["auc"], unit, row["low"], row["high"], 0.5, row["p"], apart, told)]
+
+
+def _decisive(table: pl.DataFrame, names: tuple[str, ...]) -> tuple[dict[str, Any] | None, str]:
+    """The first of these comparisons that was possible; else why none was."""
+    rows = {row["comparison"]: row for row in table.to_dicts()}
+    found = next((rows[name] for name in names if name in rows and rows[name]["auc"] is not None), None)
+    return found, "; ".join(f"{key}: {row['reason']}" for key, row in rows.items()) or "nothing was compared"
+
+
+def _told_apart(row: Mapping[str, Any]) -> tuple[Verdict, str]:
+    """Whether two sets of rows can be told apart, and the sentence that says so."""
     p, high = row["p"], row["high"]
-    verdict = "no" if p <= LEVEL else ("yes" if high is not None and high < LIMIT else "cannot say")
+    verdict: Verdict = "yes" if p <= LEVEL else "no" if high is not None and high < LIMIT else "cannot say"
     rule = {
-        "no": f"p {number(p)} is at most {LEVEL}: they can be told apart",
-        "yes": f"p {number(p)} is above {LEVEL} and the upper end below {LIMIT}",
+        "yes": f"p {number(p)} is at most {LEVEL}: they can be told apart",
+        "no": f"p {number(p)} is above {LEVEL} and the upper end below {LIMIT}",
         "cannot say": f"p {number(p)} is above {LEVEL}, but the upper end is not below {LIMIT}",
     }[verdict]
-    said = because(
-        f"The AUC between {WORDS[name]} ({row['n_a']} and {row['n_b']})",
+    told = because(
+        f"The AUC between {WORDS[row['comparison']]} ({row['n_a']} and {row['n_b']})",
         row["auc"],
         row["low"],
         high,
@@ -105,8 +129,7 @@ def stealth_finding(table: pl.DataFrame, target: str) -> list[Finding]:
         rule,
         rows=row["n_a"] + row["n_b"],
     ).replace(" ;", ";")
-    subject = target if name != "deliveries" else "reference"
-    return [Finding(subject, STEALTHY.id, row["auc"], STEALTHY.unit, row["low"], high, 0.5, p, verdict, said)]
+    return verdict, told
 
 
 def stealth_summary(table: pl.DataFrame) -> Mapping[str, Any] | None:
