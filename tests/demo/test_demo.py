@@ -30,7 +30,7 @@ def test_the_demo_leads_to_its_reports(small, tmp_path, chromium, capfd):
         assert f"{folder}/report.html" in (out / "report.html").read_text("utf-8")
     assert "digits" in said.err
     assert "fit the design" in said.err
-    assert "best single arm for all" in said.err
+    assert "beside the best single arm (" in said.err
     for folder in ("concepts-mushroom", "concepts-digits"):
         assert f"{folder}/report.html" in (out / "report.html").read_text("utf-8")
     assert "The table is suspicious" in said.err

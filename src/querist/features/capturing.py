@@ -109,7 +109,7 @@ def _allowed(max_bytes: int | None) -> int:
 
 def _given(data: Data, ids: Sequence[int] | np.ndarray) -> np.ndarray:
     given = np.asarray(ids)
-    if given.ndim != 1 or not (given.size and np.issubdtype(given.dtype, np.integer)):
+    if given.ndim != 1 or (given.size and not np.issubdtype(given.dtype, np.integer)):
         raise BadOption(
             "Rows are named by their whole numbers", value=given.reshape(-1)[:5].tolist(), allowed="ids of the data"
         )
