@@ -10,7 +10,7 @@ import numpy as np
 from querist.concepts.data import ConceptData
 from querist.errors import BadOption, ShapeMismatch
 from querist.statistics import stream
-from querist.training.hooks import Hook, TrainState, one_training
+from querist.training.hooks import Looking, TrainState
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,7 +22,7 @@ WATCHED = 20
 LIMIT, ROWS, BOUND = 3, 128, 2.0
 
 
-class ConceptMonitor(Hook):
+class ConceptMonitor(Looking):
     """Looks every so many steps at a head, or at a bottleneck model trained jointly, on clean validation rows.
 
     Parameters
@@ -53,16 +53,14 @@ class ConceptMonitor(Hook):
         bound: float = BOUND,
         seed: int = 0,
     ):
-        if every < 1:
-            raise BadOption("A monitor looks every so many steps", value=every, allowed="1 or more")
-        self.data, self.every, self.limit, self.rows, self.bound, self.seed = data, every, limit, rows, bound, seed
+        super().__init__(every)
+        self.data, self.limit, self.rows, self.bound, self.seed = data, limit, rows, bound, seed
         if classes is None:
             present = np.flatnonzero(data.class_sizes)
             chosen = stream(seed, "watched classes").permutation(present)[:WATCHED]
             self.classes = [data.classes[code] for code in np.sort(chosen)]
         else:
             self.classes = [data.classes[data.target(label)] for label in classes]
-        self.log: list[dict[str, Any]] = []
 
     @property
     def passed_over(self) -> tuple[Any, ...]:
@@ -78,22 +76,6 @@ class ConceptMonitor(Hook):
         last = self.log[-1]["step"]
         flagged = {row["target"] for row in self.log if row["step"] == last and row["flag"]}
         return tuple(label for label in self.classes if str(label) in flagged)
-
-    def on_start(self, state: TrainState) -> None:
-        """Look once, unless a training goes on."""
-        one_training(self, self.log[-1]["step"] if self.log else None, state)
-        if state.is_main and not self.log:
-            self._look(state)
-
-    def on_step(self, state: TrainState) -> None:
-        """Look every so many steps."""
-        if state.is_main and state.step % self.every == 0:
-            self._look(state)
-
-    def on_end(self, state: TrainState) -> None:
-        """Look once more, unless this step was looked at."""
-        if state.is_main and (not self.log or self.log[-1]["step"] != state.step):
-            self._look(state)
 
     def state(self) -> dict[str, Any]:
         """The log."""

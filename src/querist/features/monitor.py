@@ -11,7 +11,7 @@ from querist.errors import BadOption
 from querist.features.capturing import capture
 from querist.features.distances import sliced_wasserstein
 from querist.features.reference import Reference, joined
-from querist.training.hooks import Hook, TrainState, one_training
+from querist.training.hooks import Looking, TrainState
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,7 +24,7 @@ PROJECTIONS = 100
 """Directions of N_l: it is logged to be followed, and a look must be cheap beside a hundred steps."""
 
 
-class LatentMonitor(Hook):
+class LatentMonitor(Looking):
     """Logs, for each layer, A_l and N_l of the network under training on a fixed choice of images.
 
     Parameters
@@ -56,30 +56,16 @@ class LatentMonitor(Hook):
         transform: Any = None,
         tokenizer: Any = None,
     ):
-        if every < 1:
-            raise BadOption("A monitor looks every so many steps", value=every, allowed="1 or more")
+        super().__init__(every)
         self.reference = reference if isinstance(reference, Reference) else Reference.read(reference)
-        self.data, self.every, self.n, self.batch_size = data, every, n, batch_size
+        self.data, self.n, self.batch_size = data, n, batch_size
         self.only, self.transform, self.tokenizer = layers, transform, tokenizer
-        self.log: list[dict[str, Any]] = []
         self._rows: Any = None
         self._first: dict[str, np.ndarray] | None = None
 
-    def on_start(self, state: TrainState) -> None:
-        """Open the data and look once; after a restart the start of the whole training stays what it was."""
-        one_training(self, self.log[-1]["step"] if self.log else None, state)
-        if state.is_main and (self._first is None or not self.log):
-            self._look(state)
-
-    def on_step(self, state: TrainState) -> None:
-        """Look every so many steps."""
-        if state.is_main and state.step % self.every == 0:
-            self._look(state)
-
-    def on_end(self, state: TrainState) -> None:
-        """Look once more, unless this step was looked at."""
-        if state.is_main and (not self.log or self.log[-1]["step"] != state.step):
-            self._look(state)
+    def _unseen(self) -> bool:
+        """After a restart as well where the start of the whole training, which stays what it was, is not known."""
+        return self._first is None or super()._unseen()
 
     def state(self) -> dict[str, Any]:
         """The log and the rows at the start."""

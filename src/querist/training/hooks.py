@@ -11,7 +11,7 @@ from querist.errors import BadOption
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Each", "Hook", "TrainState", "one_training"]
+__all__ = ["Each", "Hook", "Looking", "TrainState", "one_training"]
 
 
 @dataclass(slots=True)
@@ -135,3 +135,39 @@ def one_training(hook: Hook, seen: int | None, state: TrainState) -> None:
             allowed="steps that go forward",
             mend=f"Where several networks are trained, give training.Each(lambda state: {kind}(...)), which makes one for each",
         )
+
+
+class Looking(Hook):
+    """A hook that looks at the network at the start, every so many steps and at the end of one training, in the main process.
+
+    A class gives `_look(state)`, which adds rows with their `step` to `log`. Raises BadOption for `every` below 1.
+    """
+
+    def __init__(self, every: int):
+        if every < 1:
+            raise BadOption("A monitor looks every so many steps", value=every, allowed="1 or more")
+        self.every = every
+        self.log: list[dict[str, Any]] = []
+
+    def _look(self, state: TrainState) -> None:
+        raise NotImplementedError
+
+    def _unseen(self) -> bool:
+        """Whether the start of the training has still to be looked at; not where one goes on."""
+        return not self.log
+
+    def on_start(self, state: TrainState) -> None:
+        """Look once, unless a training goes on. Raises BadOption where another one begins."""
+        one_training(self, self.log[-1]["step"] if self.log else None, state)
+        if state.is_main and self._unseen():
+            self._look(state)
+
+    def on_step(self, state: TrainState) -> None:
+        """Look every so many steps."""
+        if state.is_main and state.step % self.every == 0:
+            self._look(state)
+
+    def on_end(self, state: TrainState) -> None:
+        """Look once more, unless this step was looked at."""
+        if state.is_main and (not self.log or self.log[-1]["step"] != state.step):
+            self._look(state)
