@@ -199,6 +199,45 @@ def test_a_killed_driver_is_resumed_and_leaves_no_processes(tmp_path):
     assert json.loads((tmp_path / "stopped" / "run.json").read_text())["status"] == "interrupted"
 
 
+class Slow:
+    """Work whose result is waited for."""
+
+    def __call__(self, unit: Unit) -> Outcome:
+        time.sleep(0.05)
+        return Outcome(unit.key, 0.0)
+
+
+INTERRUPTED = """
+import ray
+from querist.runs.engines.ray import Ray
+from querist.runs.study import Unit
+from tests.runs.test_ray import Slow
+
+if __name__ == "__main__":
+    wait = ray.wait
+    def interrupted(references, **options):
+        found = wait(references, **options)
+        if found[0] and "timeout" not in options:
+            raise KeyboardInterrupt
+        return found
+    ray.wait = interrupted
+    engine = Ray("ray")
+    for _ in range(12):
+        try:
+            next(engine.map(Slow(), [Unit(f"unit {i}") for i in range(4)]))
+        except KeyboardInterrupt:
+            print("stopped")
+    engine.close()
+"""
+
+
+def test_an_interrupt_as_a_result_arrives_ends_the_run_and_not_the_process():
+    """Ray aborts a driver that cancels a task whose result has come and is not entered yet; an interrupt is heard just then."""
+    said = run_script(INTERRUPTED)
+    assert said.returncode == 0, said.stderr
+    assert said.stdout == "stopped\n" * 12
+
+
 @pytest.fixture
 def two_nodes(tmp_path):
     """A head and a second raylet of one core each, on this machine: its address."""

@@ -78,7 +78,7 @@ class Ray:
                     yield self._outcome(ray, reference, unit)
         finally:
             for reference in flying:
-                ray.cancel(reference, force=True)
+                _cancelled(ray, reference)
             if marker is not None:
                 marker.unlink(missing_ok=True)
 
@@ -168,6 +168,16 @@ class Ray:
             return Outcome(unit.key, 0.0, error=str(error.cause) if isinstance(error.cause, QueristError) else told)
         except ray.exceptions.RayError:
             return Outcome(unit.key, 0.0, error=KILLED)
+
+
+def _cancelled(ray: Any, reference: Any) -> None:
+    """End a task, unless it has ended by itself.
+
+    Ray aborts the driver where a task is cancelled between the arrival of its result and its entry as complete. That is a moment,
+    but the very one in which a wait for the result returns, and with it a keyboard interrupt that came meanwhile.
+    """
+    if not ray.wait([reference], timeout=0)[0]:
+        ray.cancel(reference, force=True)
 
 
 class _Stdout:
