@@ -84,7 +84,10 @@ def plain(value: Any, at: Any = None) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {_name(key, at): plain(item, (at, key)) for key, item in value.items()}
+        return {
+            key if type(key) is str else _name(key, at): item if type(item) in _AS_THEY_ARE else plain(item, (at, key))
+            for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
         return [plain(item, (at, number)) for number, item in enumerate(value)]
     if isinstance(value, PurePath):
