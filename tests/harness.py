@@ -29,7 +29,7 @@ from querist.results.summary import ENVELOPE
 from querist.runs.journal import Journal
 from querist.runs.study import Study, StudyConfig
 
-PATIENCE = 300.0
+PATIENCE = 600.0
 """Seconds after which what has to happen is given up: no measure of speed, for the machine may be at work elsewhere."""
 os.environ.setdefault("RAY_worker_niceness", "0")
 # Ray gives its workers way to every other process: on a machine at work elsewhere they took minutes to import torch.
