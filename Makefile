@@ -5,18 +5,27 @@ BIN    := $(VENV)/bin
 RUN    := env -u PYTHONPATH
 STAMP  := $(VENV)/.installed
 REAL   := $(VENV)/.real-models
-PEERS_VENV ?= .venv-bench
+PEERS_VENV ?= $(VENV)-bench
 PEERS  := $(PEERS_VENV)/.installed
 OPEN   ?= 1
 JOBS   ?= 2
+FOUND  := command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) was not found; name another one: make PYTHON=python3.13"; exit 2; }
 
-.PHONY: demo test test-all lint bench peers docs clean setup browser
+.PHONY: demo test test-all lint bench peers docs clean setup browser fits
 
 setup: $(STAMP)
 
+# Whoever names a Python means that one: an environment of another is not taken in its place.
+fits:
+ifneq ($(filter command environment,$(origin PYTHON)),)
+	@$(FOUND)
+	@test ! -x $(BIN)/python || test "$$($(BIN)/python -V)" = "$$($(PYTHON) -V)" || { \
+	echo "$(VENV) holds $$($(BIN)/python -V), $(PYTHON) is $$($(PYTHON) -V); name another folder as well: VENV=.venv-other"; exit 2; }
+endif
+
 # torch goes first and alone, so that no other package's range can bring in another build of it.
-$(STAMP): pyproject.toml constraints/ci.txt
-	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) was not found; name another one: make PYTHON=python3.12"; exit 2; }
+$(STAMP): pyproject.toml constraints/ci.txt | fits
+	@$(FOUND)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints/ci.txt torch
@@ -45,7 +54,7 @@ test-all: $(REAL) browser
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
 # Peers of the benchmarks whose pins quarrel with ours live in an environment of their own. Only torch needs what its own build

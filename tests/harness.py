@@ -29,6 +29,8 @@ from querist.results.summary import ENVELOPE
 from querist.runs.journal import Journal
 from querist.runs.study import Study, StudyConfig
 
+PATIENCE = 600.0
+"""Seconds after which what has to happen is given up: no measure of speed, for the machine may be at work elsewhere."""
 os.environ.setdefault("RAY_worker_niceness", "0")
 # Ray gives its workers way to every other process: on a machine at work elsewhere they took minutes to import torch.
 IGNORED = ("seconds", "bytes_peak")
@@ -207,13 +209,30 @@ def ask_and_die(
     """Ask in another process that is killed for good after `after` units."""
     process = get_context("spawn").Process(target=_ask_and_die, args=(study_factory, config, out, after, engine))
     process.start()
-    process.join(300)
+    process.join(PATIENCE)
     assert process.exitcode == -signal.SIGKILL, f"the process ended with {process.exitcode}"
     process.close()
 
 
 def _ask_and_die(factory: Callable[[], Study[Any]], config: StudyConfig, out: Path, after: int, engine: str) -> None:
     ask(factory(), config, out=out, engine=engine, resume=True, progress=KillAfter(after))
+
+
+BROWSER = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
+
+def started(playwright: Any, chromium: str) -> Any:
+    """A browser that asks nothing of the network of its own accord."""
+    return playwright.chromium.launch(executable_path=chromium, args=list(BROWSER), timeout=1000 * PATIENCE)
+
+
+def patient(context: Any) -> Any:
+    """The context, whose pages may take as long as anything else."""
+    context.set_default_timeout(1000 * PATIENCE)
+    return context
 
 
 def check_page(path: Path, chromium: str) -> None:
@@ -223,8 +242,8 @@ def check_page(path: Path, chromium: str) -> None:
     outside: list[str] = []
     said: list[str] = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        context = browser.new_context(offline=True)
+        browser = started(playwright, chromium)
+        context = patient(browser.new_context(offline=True))
         page = context.new_page()
         page.on("request", lambda request: outside.append(request.url))
         page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))

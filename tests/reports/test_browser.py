@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import os
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.harness import patient, started
 from tests.reports.sample import HOSTILE, LAYERS, document, names, second
 
 from querist.reports.compare import compare
@@ -18,31 +17,17 @@ from querist.reports.page import render
 pytestmark = pytest.mark.browser
 
 ARTEFACTS = Path(__file__).parents[2] / "artefacts" / "reports"
-FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
-
-
-def chromium() -> str:
-    """The browser to use: CHROMIUM, or Chromium or Chrome on the path."""
-    found = [
-        shutil.which(name) for name in (os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
-    ]
-    path = next((one for one in found if one), None)
-    assert path, "No Chromium was found: install it (Debian: apt-get install chromium) or set CHROMIUM to its path."
-    return path
 
 
 @pytest.fixture(scope="module")
-def browser():
+def browser(chromium):
     from playwright.sync_api import sync_playwright
 
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as play:
-        started = play.chromium.launch(executable_path=chromium(), args=list(FLAGS), headless=True)
-        yield started
-        started.close()
+        chrome = started(play, chromium)
+        yield chrome
+        chrome.close()
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +58,7 @@ class Tab:
     """A tab that counts what the page asks for and what it complains of."""
 
     def __init__(self, browser, path: Path, **options) -> None:
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self.context = patient(browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}))
         self.page = self.context.new_page()
         self.told: list[str] = []
         self.asked: list[str] = []

@@ -10,6 +10,7 @@ import time
 from multiprocessing import get_context
 from pathlib import Path
 
+from tests.harness import PATIENCE
 from tests.runs.small_study import SmallConfig, SmallStudy
 
 from querist.reports import ask as asking
@@ -34,7 +35,7 @@ class Asking:
         self.process = get_context("spawn").Process(target=_ask_here, args=arguments)
         self.process.start()
 
-    def until_done(self, units: int, seconds: float = 60) -> None:
+    def until_done(self, units: int, seconds: float = PATIENCE) -> None:
         """Wait until the journal holds so many units."""
         journal = Journal(self.out / "units.jsonl")
         end = time.monotonic() + seconds
@@ -47,7 +48,7 @@ class Asking:
         """Send a signal; with `group` to its workers as well, as a terminal does on Ctrl-C."""
         (os.killpg if group else os.kill)(self.process.pid, number)
 
-    def end(self, seconds: float = 60) -> int | None:
+    def end(self, seconds: float = PATIENCE) -> int | None:
         """The exit code: negative for a signal."""
         self.process.join(seconds)
         code = self.process.exitcode
@@ -93,17 +94,23 @@ def processes_below(pid: int) -> list[int]:
         return []
 
 
-def gone(pids: list[int], seconds: float = 15) -> bool:
+def gone(pids: list[int], seconds: float = PATIENCE) -> bool:
     """Whether all of these processes end within so many seconds."""
+    end = time.monotonic() + seconds
+    while any(map(_runs, pids)):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _runs(pid: int) -> bool:
     import psutil
 
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        alive = [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
-        if not alive:
-            return True
-        time.sleep(0.05)
-    return False
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def run_script(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -112,7 +119,7 @@ def run_script(code: str, **environment: str) -> subprocess.CompletedProcess[str
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         env={**os.environ, **environment},
         cwd=Path(__file__).parents[2],
         check=False,

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.harness import assert_same_answer, assert_same_tables, check_bad_input
+from tests.harness import PATIENCE, assert_same_answer, assert_same_tables, check_bad_input
 from tests.runs.asking import asked, gone, run_script
 from tests.runs.small_study import SmallConfig, SmallStudy
 
@@ -58,7 +58,7 @@ class Note:
     def __call__(self, unit):
         begun = time.monotonic()
         (self.folder / unit.key).touch()
-        while len(list(self.folder.iterdir())) < self.count and time.monotonic() < begun + 60:
+        while len(list(self.folder.iterdir())) < self.count and time.monotonic() < begun + PATIENCE:
             time.sleep(0.01)
         return Outcome(unit.key, begun, error=str(os.getpid()))
 
@@ -90,7 +90,7 @@ def test_closing_the_outcomes_ends_units_that_still_run(tmp_path):
     assert next(outcomes).key == "unit 1"
     hanging = int((tmp_path / "unit 0").read_text())
     outcomes.close()
-    assert gone([hanging], 5)
+    assert gone([hanging])
 
 
 class Hang:
@@ -207,7 +207,7 @@ def test_a_script_without_a_guard_is_told_what_to_do(tmp_path):
         script.write_text(SCRIPT.format(guard=guard))
         environment = {**os.environ, "PYTHONPATH": str(root)}
         done = subprocess.run(
-            [sys.executable, script], env=environment, capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, script], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
         )
         assert done.returncode == code, done.stderr
         if code:

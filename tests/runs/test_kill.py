@@ -9,7 +9,7 @@ import signal
 import time
 
 import pytest
-from tests.harness import assert_same_answer, check_folder
+from tests.harness import PATIENCE, assert_same_answer, check_folder
 from tests.runs.asking import Asking, asked, gone, processes_below, run_script
 from tests.runs.small_study import SmallConfig, SmallStudy
 
@@ -111,7 +111,7 @@ def test_interrupted_it_says_so_and_goes_on(tmp_path, engine, number, capfd):
     asking.until_done(2)
     children = processes_below(asking.process.pid)
     asking.signal(number, group=number == signal.SIGINT)
-    assert asking.end(20) == 130
+    assert asking.end() == 130
     assert gone(children), "workers outlived the interruption"
     assert capfd.readouterr().err == ""
     assert header(folder)["status"] == "interrupted"
@@ -149,7 +149,7 @@ def test_of_two_processes_that_begin_together_one_is_kept_out(tmp_path):
     (hold / f"hang-{encode_key('block 0/3')}").touch()
     config = SmallConfig(blocks=3, side=8, trouble=str(hold))
     both = [Asking(tmp_path / "run", config) for _ in range(2)]
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE
     while all(asking.process.is_alive() for asking in both):
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.harness import Bad, check_bad_input
+from tests.harness import PATIENCE, Bad, check_bad_input
+from tests.runs.asking import gone
 from tests.training import jobs
 from tests.training.parts import apart, linear, same
 
@@ -117,7 +118,7 @@ def test_the_first_failure_is_told_and_nobody_stays(tmp_path, kind, error, messa
         assert "Traceback" in "".join(caught.value.__notes__)
     pids = [int(path.name[4:]) for path in tmp_path.glob("pid-*")]
     assert len(pids) == 2
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert gone(pids, 0)
 
 
 def test_no_process_outlives_a_parent_that_is_killed(tmp_path):
@@ -128,24 +129,14 @@ def test_no_process_outlives_a_parent_that_is_killed(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(code)
     parent = subprocess.Popen([sys.executable, str(script)], env=environment())
-    end = time.monotonic() + 120
+    end = time.monotonic() + PATIENCE
     while len(pids := [int(path.name[4:]) for path in tmp_path.glob("pid-*")]) < 2:
         assert time.monotonic() < end
         assert parent.poll() is None
         time.sleep(0.05)
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    end = time.monotonic() + 60
-    while alive := [pid for pid in pids if running(pid)]:
-        assert time.monotonic() < end, alive
-        time.sleep(0.05)
-
-
-def running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    assert gone(pids)
 
 
 @pytest.mark.slow

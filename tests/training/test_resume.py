@@ -73,7 +73,8 @@ for i in range(4):  # in the middle of writing a checkpoint
 for i in range(2):  # from outside, at a random time
     folder = f"{folder}/time-{{i}}"
     slow = lambda *_: time.sleep(0.01)
-    pid = child(folder, lambda folder: long_training(folder, extra=[DieAt(0)], progress=slow))
+    # A training that is faster than the kill waits for it.
+    pid = child(folder, lambda folder: (long_training(folder, extra=[DieAt(0)], progress=slow), signal.pause()))
     time.sleep(draw.uniform(0.1, 0.5))
     os.kill(pid, signal.SIGKILL)
     print("time", ended(pid))

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 import torch
-from tests.harness import Bad, check_bad_input, check_page
+from tests.harness import PATIENCE, Bad, check_bad_input, check_page, patient, started
 from torch import nn
 
 from querist.cli import main
@@ -151,7 +151,7 @@ def test_killed_in_the_middle_of_writing_it_stays_readable(tmp_path, where, afte
     out = tmp_path / "run"
     process = get_context("spawn").Process(target=_train_until_killed, args=(str(out), after, where))
     process.start()
-    process.join(120)
+    process.join(PATIENCE)
     assert process.exitcode == -signal.SIGKILL
     process.close()
     result = Result.open(out, unfinished=True)
@@ -297,9 +297,9 @@ def test_watch_refuses_what_is_no_watched_training(folder, tmp_path):
 # --------------------------------------------------------------------------------------------------------- browser
 
 
-def until(page, true, seconds: int = 30) -> None:
+def until(page, true) -> None:
     """Wait inside Python: the page's policy lets no string be run as code."""
-    for _ in range(10 * seconds):
+    for _ in range(10 * int(PATIENCE)):
         if true():
             return
         page.wait_for_timeout(100)
@@ -317,8 +317,8 @@ def test_the_page_opens_offline_and_its_film_moves(folder, halfway, chromium):
     frames = result.figures[name].frames
     assert len(frames) >= 3
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_context(offline=True, viewport={"width": 1280, "height": 900}).new_page()
+        browser = started(playwright, chromium)
+        page = patient(browser.new_context(offline=True, viewport={"width": 1280, "height": 900})).new_page()
         said: list[str] = []
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
@@ -358,8 +358,8 @@ def test_a_page_reloads_itself_while_training_goes_on(tmp_path, chromium):
         page_file.read_text().replace('http-equiv="refresh" content="5"', 'http-equiv="refresh" content="1"')
     )
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_context(offline=True).new_page()
+        browser = started(playwright, chromium)
+        page = patient(browser.new_context(offline=True)).new_page()
         page.goto(page_file.resolve().as_uri())
         assert "running" in page.locator(".status").inner_text()
         train(net, monitor, 10, first=6)
@@ -457,7 +457,7 @@ def test_several_processes_have_one_monitor(kind, tmp_path):
     for process in group:
         process.start()
     for process in group:
-        process.join(240)
+        process.join(PATIENCE)
         assert process.exitcode == 0
     for rank in range(2):
         assert torch.load(tmp_path / f"{rank}.pt", weights_only=True)["same"]
