@@ -83,7 +83,8 @@ def model_block(models: pl.DataFrame) -> dict[str, Any] | None:
     if not models.height:
         return None
     rows = models.to_dicts()
-    row = next((row for row in rows if row["model"] == "given"), rows[0])
+    named = {row["model"]: row for row in rows}
+    row = named.get("given") or named.get("clean/repeat=0") or rows[0]
     keys = ("kind", "input", "accuracy", "balanced_accuracy", "majority_accuracy", "concept_accuracy")
     return {key: row[key] for key in (*keys, "concept_balanced_accuracy", "concept_majority_accuracy")}
 
