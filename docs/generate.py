@@ -17,6 +17,7 @@ from querist.claims.registry import every_claim
 from querist.cli import ROOMS, app
 from querist.results.question import Question
 from querist.results.table import TableSpec
+from querist.runs.study import StudyConfig
 
 REFERENCE = Path(__file__).parent / "reference"
 SHARED = (
@@ -87,7 +88,7 @@ def room_page(room: str) -> str:
     parts += ["## Options", ""]
     for name in configs.__all__:
         config = getattr(configs, name)
-        if inspect.isclass(config):
+        if inspect.isclass(config) and issubclass(config, StudyConfig):
             parts += options(name, config)
     parts += ["## Tables", ""]
     for table in members(f"querist.{room}.tables", TableSpec):

@@ -112,7 +112,8 @@ def test_no_object_is_given_the_truth(kind):
     """SCLBD/BackdoorBench#35: neither when it is made nor when it is fitted."""
     told = {"truth", "trigger", "mask", "asr", "target", "poisoned", "rate"}
     assert not told & set(inspect.signature(kind).parameters)
-    assert list(inspect.signature(kind.fit).parameters) == ["self", "data", "model", "reference"]
+    given = ["self", "data", "model", "reference", *(["unseen"] if kind is RuntimeMonitor else [])]
+    assert list(inspect.signature(kind.fit).parameters) == given
     assert kind.__name__ in concepts.__all__
     with pytest.raises(BadOption, match="not been fitted"):
         _ = kind().flags

@@ -201,7 +201,7 @@ def test_without_a_reference_agreement_names_the_class_and_its_rows():
     assert honest.summary["poisoning"]["rows_flagged"] == 0
 
 
-def test_repairs_train_on_rows_that_nothing_flags_and_are_chosen_by_rows_the_model_has_not_seen(monkeypatch, tmp_path):
+def test_repairs_train_on_rows_that_nothing_flags_and_are_chosen_by_others_that_nothing_flags(monkeypatch, tmp_path):
     from querist.concepts.studies import repair_measure
 
     made = poisoned_copy(animals(480, split=False), **PLANT)
@@ -231,11 +231,16 @@ def test_repairs_train_on_rows_that_nothing_flags_and_are_chosen_by_rows_the_mod
         data, method="fine-prune,unlearn,drop-rows", flags=str(tmp_path / "rows.parquet"), epochs=4, head="mlp:16"
     )
     train, flagged = set(np.flatnonzero(split == "train").tolist()), set(flags.tolist())
-    places = {name: {int(i) for i in rows.ids} for name, rows in seen.items()}
-    learnt = places["drop_rows"]
+    learnt = {int(i) for i in seen["drop_rows"].ids}
+    aside = train - learnt
     assert result.models["n_train"][0] == len(learnt) < len(train)
-    assert places["unlearn"] == learnt - flagged
-    assert places["fine_prune"] == train - learnt - flagged
-    assert places["fine_prune"]
+    assert result.models["n_val"][0] == len(aside)
+    trained = {name: {int(i) for i in seen[name].part("train").ids} for name in ("unlearn", "fine_prune")}
+    chosen = {int(i) for i in seen["unlearn"].part("val").ids}
+    assert trained["unlearn"] == learnt - flagged
+    assert {int(i) for i in seen["fine_prune"].part("val").ids} == chosen
+    assert trained["fine_prune"] | chosen == aside - flagged
+    assert not trained["fine_prune"] & chosen
+    assert abs(len(trained["fine_prune"]) - len(chosen)) <= 1
     tested = set(np.flatnonzero(split == "test").tolist())
-    assert judged == [tested, places["fine_prune"]] * 3, "repairs are known by test rows and chosen by unsuspected ones"
+    assert judged == [tested, chosen] * 3, "repairs are known by test rows and chosen by unsuspected ones"

@@ -32,7 +32,7 @@ from querist.features.freezing import (
     with_head,
 )
 from querist.features.freezing._latent import Latent
-from querist.features.freezing._rows import as_inputs
+from querist.features.inputs import as_inputs
 from querist.features.nets import cifar_resnet
 from querist.features.profile._untested import untested, untested_move
 from querist.features.random_nets import random_net, set_norms

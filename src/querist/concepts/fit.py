@@ -43,21 +43,9 @@ def fit_head(
     """
     train, held = _parts(data)
     made = seeded(Head(data.k, data.n_classes, head=head, fill=train.means), seed, "head")
-    fit(
-        made,
-        _head_loss,
-        _columns(train),
-        batch_size=batch,
-        epochs=epochs,
-        lr=lr,
-        weight_decay=weight_decay,
-        optimizer=optimizer,
-        validation=None if held is None else _columns(held),
-        device=device,
-        hooks=hooks,
-        seed=seed,
-    )
-    all_finite(made, "The head")
+    options = {"epochs": epochs, "lr": lr, "weight_decay": weight_decay, "optimizer": optimizer, "device": device}
+    valid = None if held is None else _columns(held)
+    _train(made, "The head", _head_loss, _columns(train), valid, batch, hooks=hooks, seed=seed, **options)
     return made.eval()
 
 
@@ -95,19 +83,8 @@ def fit_heads(
         "concepts": torch.as_tensor(np.stack([train.concepts for train, _ in parts], axis=1), dtype=torch.float32),
         "label": torch.as_tensor(np.stack([train.codes for train, _ in parts], axis=1)),
     }
-    fit(
-        stack,
-        _stack_loss,
-        columns,
-        batch_size=batch,
-        epochs=epochs,
-        lr=lr,
-        weight_decay=weight_decay,
-        optimizer=optimizer,
-        device=device,
-        seed=seed,
-    )
-    all_finite(stack, "A stack of heads")
+    options = {"epochs": epochs, "lr": lr, "weight_decay": weight_decay, "optimizer": optimizer, "device": device}
+    _train(stack, "A stack of heads", _stack_loss, columns, None, batch, seed=seed, **options)
     return stack.unstack()
 
 
@@ -156,21 +133,21 @@ def fit_cbm(
         return {"class": classes, "concept": (weight * total, count)}
 
     train, held = _parts(data)
-    fit(
+    rows, valid = _columns(train, pictures=True), None if held is None else _columns(held, pictures=True)
+    _train(
         made,
+        "The bottleneck model",
         joint,
-        _columns(train, pictures=True),
-        validation=None if held is None else _columns(held, pictures=True),
-        hooks=hooks,
-        batch_size=batch,
+        rows,
+        valid,
+        batch,
         epochs=epochs,
         lr=lr,
-        optimizer="adam",
+        hooks=hooks,
         device=device,
         seed=seed,
     )
     made.scale = torch.as_tensor(logit_scale(_logits(g, train)), dtype=torch.float32)
-    all_finite(made, "The bottleneck model")
     return made.eval()
 
 
@@ -189,20 +166,24 @@ def fit_concepts(
     _check_pictures(data)
     train, held = _parts(data)
     g = _backbone(backbone, data.k, seed)
-    fit(
+
+    def loss(net: Any, given: Batch) -> dict[str, Any]:
+        return {"concept": _concept_loss(net(given["image"]), given)}
+
+    rows, valid = _columns(train, pictures=True), None if held is None else _columns(held, pictures=True)
+    _train(
         g,
-        lambda net, given: {"concept": _concept_loss(net(given["image"]), given)},
-        _columns(train, pictures=True),
-        validation=None if held is None else _columns(held, pictures=True),
-        hooks=hooks,
-        batch_size=batch,
+        "The network of concepts",
+        loss,
+        rows,
+        valid,
+        batch,
         epochs=epochs,
         lr=lr,
-        optimizer="adam",
+        hooks=hooks,
         device=device,
         seed=seed,
     )
-    all_finite(g, "The network of concepts")
     return g.eval()
 
 
@@ -236,20 +217,10 @@ def fit_classes(
     if held is not None:
         concepts = _read(held, _logits(g, held), mode, input, scale)
         valid = {"concepts": concepts, "label": torch.as_tensor(np.array(held.codes))}
-    fit(
-        f,
-        _head_loss,
-        rows,
-        validation=valid,
-        batch_size=batch,
-        epochs=epochs,
-        lr=lr,
-        optimizer="adam",
-        device=device,
-        seed=seed,
+    _train(
+        f, "The bottleneck model's head", _head_loss, rows, valid, batch, epochs=epochs, lr=lr, device=device, seed=seed
     )
     made.scale = torch.as_tensor(scale, dtype=torch.float32)
-    all_finite(made, "The bottleneck model")
     return made.eval()
 
 
@@ -273,6 +244,22 @@ def _backbone(backbone: nn.Module | str, k: int, seed: int) -> nn.Module:
 def _parts(data: ConceptData) -> tuple[ConceptData, ConceptData | None]:
     names = set() if data.split is None else set(data.split.tolist())
     return (data.part("train") if "train" in names else data), (data.part("val") if {"train", "val"} <= names else None)
+
+
+def _train(
+    network: nn.Module,
+    what: str,
+    loss: Any,
+    rows: Batch,
+    held: Batch | None,
+    batch: int,
+    *,
+    optimizer: Any = "adam",
+    **options: Any,
+) -> None:
+    """In place, kept at its epoch of least loss on `held` where there are such rows. Raises NonFinite for weights that are not."""
+    fit(network, loss, rows, validation=held, batch_size=batch, optimizer=optimizer, **options)
+    all_finite(network, what)
 
 
 def _columns(data: ConceptData, *, pictures: bool = False) -> Batch:

@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from querist.errors import InvariantBroken
+from querist.results.layered import by_depth, strip
+from querist.results.panels import stack
 from querist.results.traces import (
     DASHES,
     GREY,
     LIMIT,
     PALETTE,
     Axes,
+    Chart,
     Mark,
     Series,
     around,
     axes_layout,
     block_means,
-    depth_ticks,
     draw_marks,
     draw_series,
     filled_below,
@@ -58,8 +59,6 @@ __all__ = [
     "stack",
     "strip",
 ]
-
-Chart: TypeAlias = tuple[list[dict[str, Any]], dict[str, Any]]
 
 
 def histogram(
@@ -256,121 +255,3 @@ def heat(
     if middle is not None:
         trace |= around(cells, math.log10(middle) if log else middle)
     return [trace], axes_layout(axes, [trace])
-
-
-def by_depth(
-    values: Mapping[str, ArrayLike],
-    labels: Sequence[str],
-    axes: Axes,
-    *,
-    low: ArrayLike | None = None,
-    high: ArrayLike | None = None,
-    null: Series | None = None,
-    marks: Sequence[Mark] = (),
-) -> Chart:
-    """One point per layer by depth, whiskers on the first group, the null's band (y, low, high) behind all of them."""
-    x = np.arange(len(labels))
-    data = draw_series([_boxes(null, x)], axes) if null is not None else []
-    for position, (name, y) in enumerate(values.items()):
-        trace = trace_of(name, x, y, axes, mode="markers", marker=marker_of(position), text=tick_labels(labels))
-        trace["hovertemplate"] = "%{text}<br>%{y}<extra></extra>"
-        if position == 0 and low is not None and high is not None:
-            trace["error_y"] = whiskers(y, low, high)
-        data.append(trace)
-    layout = axes_layout(axes, data)
-    layout["xaxis"] |= depth_ticks(labels)
-    return data + draw_marks(marks, data, axes), layout
-
-
-def _boxes(null: Series, x: np.ndarray) -> Series:
-    """The null as one box per layer: a line from layer to layer would claim what is not known."""
-    wide = np.column_stack([x - 0.4, x + 0.4, np.full(x.size, np.nan)]).ravel()
-    parts = {name: values for name in ("y", "low", "high") if (values := getattr(null, name)) is not None}
-    return replace(null, x=wide, null=True, **{k: np.repeat(np.asarray(v, dtype=float), 3) for k, v in parts.items()})
-
-
-def strip(
-    labels: Sequence[str],
-    kinds: Sequence[str | None],
-    axes: Axes,
-    *,
-    order: Sequence[str] = (),
-    sure: Sequence[bool] | None = None,
-) -> Chart:
-    """Which of several kinds each layer is, by depth: a row per kind, so that position tells it as well as colour.
-
-    sure: where False the mark is hollow.
-    """
-    present = {kind for kind in kinds if kind is not None}
-    rows = [*[kind for kind in order if kind in present], *sorted(present - set(order))]
-    told = {kind: shown(kind) for kind in rows}
-    data = []
-    for position, kind in enumerate(rows):
-        where = [i for i, other in enumerate(kinds) if other == kind]
-        trace = {
-            "type": "scatter",
-            "mode": "markers",
-            "name": f"{told[kind]} ({len(where)})",
-            "x": where,
-            "y": [told[kind]] * len(where),
-        }
-        marker = {**marker_of(position), "size": 9}
-        text = tick_labels([labels[i] for i in where])
-        if sure is not None and not all(sure[i] for i in where):
-            marker["symbol"] = [str(marker["symbol"]) + ("" if sure[i] else "-open") for i in where]
-            text = [label if sure[i] else f"{label} (cannot say)" for label, i in zip(text, where, strict=True)]
-        trace |= {"marker": marker, "text": text}
-        data.append({**trace, "hovertemplate": "%{text}<br>%{y}<extra></extra>"})
-    layout = axes_layout(axes, data)
-    layout["xaxis"] |= depth_ticks(labels)
-    layout["yaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": list(told.values())[::-1]}
-    return data, {**layout, "showlegend": False}
-
-
-def stack(charts: Sequence[tuple[str, Chart]], *, columns: int = 1) -> Chart:
-    """Several charts as panels of one, each under its title; a name that recurs appears once in the legend."""
-    rows = math.ceil(len(charts) / columns)
-    gap_x, gap_y = (0.12 if columns > 1 else 0.0), min(0.4, (48 if _shared(charts, columns) else 80) / (230 * rows))
-    wide, high = (1 - gap_x * (columns - 1)) / columns, (1 - gap_y * (rows - 1)) / rows
-    data: list[dict[str, Any]] = []
-    layout: dict[str, Any] = {"annotations": [], "height": 110 + 230 * rows}
-    seen: set[str] = set()
-    for number, (title, (traces, own)) in enumerate(charts):
-        suffix = "" if number == 0 else str(number + 1)
-        left = (number % columns) * (wide + gap_x)
-        top = 1 - (number // columns) * (high + gap_y)
-        for trace in traces:
-            name = str(trace.get("name", ""))
-            first = bool(trace.get("showlegend", True)) and own.get("showlegend", True) and name not in seen
-            if first:
-                seen.add(name)
-            moved = {**trace, "xaxis": f"x{suffix}", "yaxis": f"y{suffix}", "legendgroup": name, "showlegend": first}
-            if trace["type"] == "heatmap":
-                bar = {**trace["colorbar"], "len": high, "y": top - high / 2, "x": left + wide + 0.01}
-                moved |= {"colorbar": bar, "showlegend": False}
-            data.append(moved)
-        axis = {**own["xaxis"], "anchor": f"y{suffix}", "domain": [round(left, 4), round(left + wide, 4)]}
-        if columns == 1 and number + 1 < len(charts) and own["xaxis"] == charts[number + 1][1][1]["xaxis"]:
-            axis |= {"showticklabels": False, "title": {"text": ""}, "matches": _last(number, charts)}
-        layout[f"xaxis{suffix}"] = axis
-        layout[f"yaxis{suffix}"] = {
-            **own["yaxis"],
-            "anchor": f"x{suffix}",
-            "domain": [round(top - high, 4), round(top, 4)],
-        }
-        place = {"xref": "paper", "yref": "paper", "x": round(left, 4), "y": round(top, 4), "font": {"size": 13}}
-        anchor = {"showarrow": False, "xanchor": "left", "yanchor": "bottom"}
-        layout["annotations"].append({"text": shown(title), **place, **anchor})
-    return data, layout
-
-
-def _shared(charts: Sequence[tuple[str, Chart]], columns: int) -> bool:
-    return columns == 1 and all(layout["xaxis"] == charts[0][1][1]["xaxis"] for _, (_, layout) in charts)
-
-
-def _last(number: int, charts: Sequence[tuple[str, Chart]]) -> str:
-    """The axis id of the lowest panel of those that share this panel's x axis without a break."""
-    axis = charts[number][1][1]["xaxis"]
-    while number + 1 < len(charts) and charts[number + 1][1][1]["xaxis"] == axis:
-        number += 1
-    return f"x{number + 1}"

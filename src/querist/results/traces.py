@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,7 @@ __all__ = [
     "PALETTE",
     "SYMBOLS",
     "Axes",
+    "Chart",
     "Mark",
     "Series",
     "around",
@@ -43,6 +44,8 @@ __all__ = [
     "whiskers",
 ]
 
+Chart: TypeAlias = tuple[list[dict[str, Any]], dict[str, Any]]
+"""Traces and layout, as a `Figure` takes them."""
 PALETTE = ("#2e73b8", "#da730b", "#9d1fe0", "#8b6035", "#c23061", "#14908a", "#8577e0", "#9a7d1c")
 """Contrast of at least 3 with white and with a dark page; the first stay apart under the common colour deficiencies."""
 GREY = "#7b858f"

@@ -1,6 +1,7 @@
 """What a trigger achieves, beside its nulls, and whether it can be seen."""
 
 from querist.concepts.attacks._attack import AttackReport, attack_report, excess_interval
+from querist.concepts.attacks._parts import Parts, joined, repeat_parts, repeat_seed, with_validation
 from querist.concepts.attacks._pixels import perturb
 from querist.concepts.attacks._protocol import protocol
 from querist.concepts.attacks._quality import ConceptQuality, ModelQuality, concept_quality, model_quality
@@ -25,7 +26,7 @@ from querist.concepts.attacks._sweep import (
     sweep_cell,
     train_copies,
 )
-from querist.concepts.attacks._targets import Parts, choose_targets, repeat_parts, repeat_seed
+from querist.concepts.attacks._targets import choose_targets
 from querist.concepts.attacks._transfer import (
     ARCHITECTURES,
     Architecture,
@@ -63,6 +64,7 @@ __all__ = [
     "exposure_summary",
     "grid",
     "hamming",
+    "joined",
     "kernel_mmd",
     "model_quality",
     "over_targets",
@@ -84,4 +86,5 @@ __all__ = [
     "transfer_models",
     "transfer_table",
     "two_sample",
+    "with_validation",
 ]

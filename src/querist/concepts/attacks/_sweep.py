@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
-import numpy as np
-
 from querist.concepts.attacks._attack import AttackReport, attack_report
+from querist.concepts.attacks._parts import Parts, joined, repeat_parts, repeat_seed
 from querist.concepts.attacks._subject import Subject
-from querist.concepts.attacks._targets import Parts, choose_targets, repeat_parts, repeat_seed
+from querist.concepts.attacks._targets import choose_targets
 from querist.concepts.data import ConceptData
 from querist.concepts.model import CBM
 from querist.concepts.recipe import Recipe
@@ -238,18 +237,6 @@ def train_copies(recipe: Recipe, parts: Parts, tables: Sequence[ConceptData], se
         return recipe.fit_many([table.changed(split=None) for table in tables], seed=seed)
     # One at a time: a table of both has pictures of its own.
     return [recipe.fit(joined(table, parts.val), seed=seed) for table in tables]
-
-
-def joined(train: ConceptData, val: ConceptData) -> ConceptData:
-    """One table of both, with its split."""
-    both = {
-        "concepts": np.concatenate([train.concepts, val.concepts]),
-        "codes": np.concatenate([train.codes, val.codes]),
-        "images": None if train.images is None else np.concatenate([train.images, val.images]),
-        "split": np.repeat(["train", "val"], [train.n, val.n]),
-        "ids": None,
-    }
-    return train.changed(**both)
 
 
 def _row(target: Any, one: Setting, repeat: int, base: str | None) -> dict[str, Any]:

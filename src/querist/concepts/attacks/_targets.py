@@ -1,32 +1,21 @@
-"""Which targets a sweep runs over, and which rows a repeat trains and counts on."""
+"""Which targets a sweep runs over."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from querist.concepts.data import ConceptData
-from querist.errors import BadOption, TooFewRows
-from querist.statistics import folds, stream, torch_seed
+from querist.errors import BadOption
+from querist.statistics import stream
 
-__all__ = ["Parts", "choose_targets", "repeat_parts", "repeat_seed"]
+__all__ = ["choose_targets"]
 
 MANY = 50
 """Up to so many classes every one is a target."""
 BUDGETS = {"fast": 10, "full": 20}
-TENTHS, TEST, VAL = 10, 2, 1
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The rows of one repeat: trained on, chosen by (None where the table's own split has none), counted on."""
-
-    train: ConceptData
-    val: ConceptData | None
-    test: ConceptData
 
 
 def choose_targets(data: ConceptData, how: Any = "full", *, seed: int = 0) -> list[Any]:
@@ -65,29 +54,3 @@ def choose_targets(data: ConceptData, how: Any = "full", *, seed: int = 0) -> li
     while len(chosen) > count:  # both fell into one stratum: another draw gives way
         chosen.remove(drawn.pop())
     return [train.classes[code] for code in sorted(chosen)]
-
-
-def repeat_seed(seed: int, repeat: int) -> int:
-    """The seed of a repeat: of its split, initial weights, batches, negatives and poisoned rows, whatever is planted."""
-    return torch_seed(seed, "repeat", repeat)
-
-
-def repeat_parts(data: ConceptData, repeat: int, *, seed: int = 0) -> Parts:
-    """Rows of a repeat. The table's own parts train, val and test where it has train and test (without test, val is counted on,
-    and nothing is chosen by it); else a split of each class into 70, 10 and 20 % drawn for the repeat.
-
-    Raises TooFewRows below ten rows.
-    """
-    names = set() if data.split is None else set(data.split.tolist())
-    if "train" in names and names & {"test", "val"}:
-        test = "test" if "test" in names else "val"
-        val = data.part("val") if {"val", "test"} <= names else None
-        return Parts(data.part("train"), val, data.part(test))
-    if data.n < TENTHS:
-        raise TooFewRows(
-            "The table is too small to be parted", value=f"{data.n} rows", allowed=f"{TENTHS} or more, or a split"
-        )
-    tenth = folds(data.n, TENTHS, strata=data.codes, seed=repeat_seed(seed, repeat))
-    named = np.where(tenth < TEST, "test", np.where(tenth < TEST + VAL, "val", "train"))
-    whole = data.changed(split=named)
-    return Parts(whole.part("train"), whole.part("val"), whole.part("test"))

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from querist.concepts.attacks._attack import attack_report
+from querist.concepts.attacks._parts import joined, repeat_parts, repeat_seed
 from querist.concepts.attacks._subject import Subject
-from querist.concepts.attacks._sweep import Setting, joined, planted, select
-from querist.concepts.attacks._targets import repeat_parts, repeat_seed
+from querist.concepts.attacks._sweep import Setting, planted, select
 from querist.concepts.data import SPACES, ConceptData, Space
 from querist.concepts.fit import fit_cbm, fit_classes, fit_concepts, fit_head
 from querist.concepts.model import CBM, Mode

@@ -8,7 +8,8 @@ from typing import Any, Literal, cast
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from querist.errors import BadOption, NonFinite, ShapeMismatch
+from querist.concepts.detectors._spectral import checked_activations
+from querist.errors import BadOption
 from querist.statistics import torch_seed
 
 __all__ = ["Clusters", "activation_clusters"]
@@ -57,15 +58,7 @@ def activation_clusters(
     Raises ShapeMismatch, NonFinite, BadOption. Source: Chen et al. (2018); exclusionary reclassification with class means in
     place of a network trained anew.
     """
-    h, codes = np.asarray(activations, dtype=float), np.asarray(codes)
-    if h.ndim != 2 or codes.shape != h.shape[:1]:
-        raise ShapeMismatch(
-            "Activations and codes do not match", value=f"{h.shape}, {codes.shape}", allowed="[n d], [n]"
-        )
-    if not np.isfinite(h).all():
-        raise NonFinite(
-            "Activations must be finite", value=int((~np.isfinite(h)).sum()), mend="Check learning rate and inputs"
-        )
+    h, codes = checked_activations(activations, codes)
     if rule not in ("reclassify", "distance", "size") or (rule == "distance" and vectors is None):
         raise BadOption("No such rule", value=rule, allowed="reclassify, size, or distance with vectors=")
     classes = int(codes.max(initial=-1)) + 1

@@ -16,7 +16,7 @@ from torch.nn import functional
 from querist.concepts.data import ConceptData
 from querist.concepts.heads import Head
 from querist.concepts.model import CBM
-from querist.concepts.triggers import logit_scale
+from querist.concepts.triggers import fixed_strength, logit_scale
 from querist.errors import BadOption, BadValues, ShapeMismatch, TooFewRows
 from querist.statistics import stream
 
@@ -231,12 +231,8 @@ def _values(
                 "Quantile strength needs two logits a concept", value=ends.shape, allowed=f"({data.k}, 2)"
             )
         return ends[:, 0], ends[:, 1]
-    kind, _, number = strength.partition(":")
-    try:
-        size = float(number)
-    except ValueError:
-        size = 0.0
-    if kind != "fixed" or not (np.isfinite(size) and size > 0):
+    size = fixed_strength(strength)
+    if size is None:
         raise BadOption(
             "An inverted trigger needs one value per concept", value=strength, allowed="quantile, fixed:M with M > 0"
         )

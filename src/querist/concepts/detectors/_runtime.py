@@ -74,32 +74,45 @@ class RuntimeMonitor(Detector):
         self._clean: ConceptData | None = None
 
     def fit(
-        self, data: ConceptData, model: nn.Module | None = None, reference: ConceptData | None = None
+        self,
+        data: ConceptData,
+        model: nn.Module | None = None,
+        reference: ConceptData | None = None,
+        *,
+        unseen: ConceptData | None = None,
     ) -> RuntimeMonitor:
-        """Raises BadOption for the entropy rule without a model, TooFewRows for too few held-out rows to have a false alarm."""
-        if reference is not None:
-            same_schema(data, reference)
+        """Raises BadOption for the entropy rule without a model, TooFewRows for too few rows to have a false alarm, SchemaMismatch.
+
+        unseen: further clean rows, which the model has not learnt from: the threshold is set on them, in place of a share of the
+        others. On rows that it was trained on a model is surer than on those to come.
+        """
+        for other in (reference, unseen):
+            if other is not None:
+                same_schema(data, other)
         clean = data if reference is None else reference
-        order = stream(self.seed, "runtime monitor").permutation(clean.n)
-        held = np.sort(order[: round(self.held_out * clean.n)])
-        counted = np.sort(order[len(held) :])
+        if unseen is None:
+            order = stream(self.seed, "runtime monitor").permutation(clean.n)
+            held = np.sort(order[: round(self.held_out * clean.n)])
+            counted, reserved = clean.subset(np.sort(order[len(held) :])), clean.subset(held)
+        else:
+            counted, reserved = clean, unseen
         rules: tuple[str, ...] = ("conjunction", "entropy") if self.rule == "both" else (self.rule,)
         share = self.false_alarms / len(rules)
-        if len(held) * share < 1 or len(counted) < 2:
+        if reserved.n * share < 1 or counted.n < 2:
             raise TooFewRows(
                 f"A false-alarm rate of {share:g} cannot be set on so few held-out rows",
-                value=len(held),
+                value=reserved.n,
                 allowed=f"{int(np.ceil(1 / share))} or more",
                 mend="Give more clean rows, or allow more false alarms",
             )
         self.thresholds, self.seen, self.conjunctions = {}, 0, None
         self.alarms = {str(name): 0 for name in rules}
         self._scorers = {}
-        reserve = clean.concepts[held]
+        reserve = reserved.concepts
         scores: dict[str, np.ndarray] = {}
         hits: dict[str, np.ndarray] = {}
         if "conjunction" in rules:
-            absent = absent_conjunctions(literals(clean.concepts[counted], clean.space), most=self.most)
+            absent = absent_conjunctions(literals(counted.concepts, clean.space), most=self.most)
             score = _surprise(absent, reserve, clean, stop=share)
             self.thresholds["conjunction"] = _threshold(score, share)
             self.conjunctions = absent.above(self.thresholds["conjunction"])
@@ -109,17 +122,17 @@ class RuntimeMonitor(Detector):
         if "entropy" in rules:
             if model is None:
                 raise BadOption("The entropy rule needs a model", value="model=None", allowed="a head, or a CBM")
-            moved = Perturbation(model, clean.subset(counted), seed=self.seed, **self.perturbing)
+            moved = Perturbation(model, counted, seed=self.seed, **self.perturbing)
             self._scorers["entropy"] = lambda rows: -moved.entropy(rows)
             score = -moved.entropy(reserve)
             self.thresholds["entropy"] = _threshold(score, share)
             hits["entropy"] = score > self.thresholds["entropy"]
             scores["entropy"] = -moved.entropy(data.concepts)
-        self._clean = clean.subset(held[:1])
+        self._clean = reserved.subset([0])
         flags = np.any([scores[rule] > self.thresholds[rule] for rule in rules], axis=0)
         self.expected = {rule: float(hit.mean()) for rule, hit in hits.items()}
         self.expected["any"] = float(np.any(list(hits.values()), axis=0).mean())
-        self._found = self._findings(data, scores, flags, None if reference is not None else held)
+        self._found = self._findings(data, scores, flags, trusted=reference is not None)
         return self
 
     def update(self, batch: Any) -> Bool[np.ndarray, "m"]:
@@ -193,7 +206,7 @@ class RuntimeMonitor(Detector):
         return cells
 
     def _findings(
-        self, data: ConceptData, scores: dict[str, np.ndarray], flags: np.ndarray, own: np.ndarray | None
+        self, data: ConceptData, scores: dict[str, np.ndarray], flags: np.ndarray, *, trusted: bool
     ) -> Findings:
         import polars as pl
 
@@ -225,7 +238,7 @@ class RuntimeMonitor(Detector):
             () if top is None else tuple(data.concept_names[i] for i in top.index),
             table,
             top,
-            self._said(own is None),
+            self._said(trusted),
         )
 
     def _said(self, trusted: bool) -> str | None:

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from querist.concepts.triggers import floor_count
 from querist.errors import BadOption, NonFinite, ShapeMismatch
 
-__all__ = ["Centre", "Signature", "signature_flags", "signature_threshold", "spectral_signature"]
+__all__ = ["Centre", "Signature", "checked_activations", "signature_flags", "signature_threshold", "spectral_signature"]
 
 Centre = Literal["class", "reference", "trimmed"]
 TRIM = 0.25
@@ -44,16 +44,7 @@ def spectral_signature(
     Raises ShapeMismatch, NonFinite, BadOption. Source: Tran, Li & Madry (2018), algorithm 1. Deviation: scores are divided by
     the class's median, so that one threshold serves classes of any scale; order within a class is unchanged.
     """
-    h = np.asarray(activations, dtype=float)
-    codes = np.asarray(codes)
-    if h.ndim != 2 or codes.shape != h.shape[:1]:
-        raise ShapeMismatch(
-            "Activations and codes do not match", value=f"{h.shape}, {codes.shape}", allowed="[n d], [n]"
-        )
-    if not np.isfinite(h).all():
-        raise NonFinite(
-            "Activations must be finite", value=int((~np.isfinite(h)).sum()), mend="Check learning rate and inputs"
-        )
+    h, codes = checked_activations(activations, codes)
     if centre not in ("class", "reference", "trimmed") or (centre == "reference") != (reference is not None):
         raise BadOption(
             "No such centre", value=centre, allowed="class, trimmed, or reference with reference=(rows, codes)"
@@ -72,6 +63,22 @@ def spectral_signature(
         square = projection[rows] ** 2
         score[rows] = square / max(float(np.median(square)), np.finfo(float).tiny)
     return Signature(score, projection, leading)
+
+
+def checked_activations(
+    activations: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]
+) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "n"]]:
+    """Both as arrays. Raises ShapeMismatch, NonFinite."""
+    h, codes = np.asarray(activations, dtype=float), np.asarray(codes)
+    if h.ndim != 2 or codes.shape != h.shape[:1]:
+        raise ShapeMismatch(
+            "Activations and codes do not match", value=f"{h.shape}, {codes.shape}", allowed="[n d], [n]"
+        )
+    if not np.isfinite(h).all():
+        raise NonFinite(
+            "Activations must be finite", value=int((~np.isfinite(h)).sum()), mend="Check learning rate and inputs"
+        )
+    return h, codes
 
 
 def signature_threshold(clean: Float[np.ndarray, "m"], *, false_alarms: float = 0.01) -> float:

@@ -63,9 +63,10 @@ def best_repair(
     """Make each repair and rank them on `validation`: least excess of the inverted triggers, then least loss of accuracy.
 
     triggers: (trigger, target) pairs as inversion finds them; the true trigger, where it is known, is for measuring afterwards
-    (`Repaired.measured`). A repair that loses more than `drop` of accuracy is not chosen. reference: trusted rows, for fine-pruning
-    and unlearning (else `data`). flags [n], concepts: what detectors name (concepts: by default those of the triggers). options:
-    further arguments of a method by its name. A method that cannot be made is passed over with the reason.
+    (`Repaired.measured`). validation: rows that neither the model nor a repair is trained on, so none of `data` and `reference`. A
+    repair that loses more than `drop` of accuracy is not chosen. reference: trusted rows, for fine-pruning and unlearning (else
+    `data`). flags [n], concepts: what detectors name (concepts: by default those of the triggers). options: further arguments of a
+    method by its name. A method that cannot be made is passed over with the reason.
 
     Raises UnknownName for a method, BadOption without triggers.
     """

@@ -31,7 +31,8 @@ def fine_prune(
     """The inputs of f's last linear layer are cut, least mean activation first, as long as accuracy on the held-out rows stays
     within `limit` of what it was; then f is fine-tuned with the cut units held at zero.
 
-    data: rows that are trusted (parts train and val, or a fifth is held out); clean: the clean model and its rows. f may be any
+    data: rows that are trusted (parts train and val, or a fifth is held out; those held out should be new to the model, on whose own
+    training rows accuracy falls later); clean: the clean model and its rows. f may be any
     network that ends in a linear layer over hidden units. Raises BadOption without hidden units, ShapeMismatch, NonFinite.
     Source: Liu, Dolan-Gavitt & Garg (2018), "Fine-Pruning", with 4 points as their limit.
     """

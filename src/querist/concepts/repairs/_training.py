@@ -25,7 +25,10 @@ FIFTH = 5
 
 
 def held_out(model: CBM, data: ConceptData, seed: int) -> tuple[ConceptData, ConceptData]:
-    """The bottleneck's values of the rows to train on and of those to choose by: parts train and val, else a drawn fifth."""
+    """The bottleneck's values of the rows to train on and of those to choose by: parts train and val, else a drawn fifth.
+
+    A fifth that is drawn here may be of rows that the model was trained on: only the caller knows, who can name others val.
+    """
     table = at_bottleneck(model, data)
     names = set() if table.split is None else set(table.split.tolist())
     if {"train", "val"} <= names:

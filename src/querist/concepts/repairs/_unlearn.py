@@ -34,7 +34,8 @@ def unlearn(
 
     triggers: (trigger, target) pairs as inversion finds them; each row carries one, drawn evenly. data: trusted rows, or the
     suspect table, in which the poisoned rows are then outnumbered by rows that carry the trigger under other labels. The held-out
-    rows that choose the epoch carry triggers too. g stays as it is. Raises BadOption without triggers, NonFinite.
+    rows that choose the epoch carry triggers too (part val, which should be new to the model; else a fifth is drawn). g stays as it
+    is. Raises BadOption without triggers, NonFinite.
     Source: Wang et al. (2019), "Neural Cleanse", section VI-C, at the bottleneck; every row, not a fifth, carries a trigger.
     """
     if not triggers:

@@ -7,17 +7,18 @@ from typing import Any
 
 import polars as pl
 
-from querist.concepts.attacks import exposure_headline, exposure_summary, over_targets, repeat_parts
+from querist.concepts.attacks import exposure_headline, exposure_summary, over_targets, repeat_parts, with_validation
 from querist.concepts.configs import AuditConfig
 from querist.concepts.figures import attack as attack_figures
 from querist.concepts.figures import evidence as evidence_figures
 from querist.concepts.figures import models as model_figures
 from querist.concepts.questions import MODEL_BACKDOORED
 from querist.concepts.studies.audit_inversion import LEAST, put_together
+from querist.concepts.studies.audit_models import TWIN
 from querist.concepts.studies.audit_present import lay_out, lead
 from querist.concepts.studies.audit_summary import summarise
 from querist.concepts.studies.audit_verdicts import exposure_findings, missing
-from querist.concepts.studies.data_summary import data_warnings
+from querist.concepts.studies.data_summary import data_warnings, seen_words, set_aside_words
 from querist.concepts.studies.inversion_verdicts import inversion_finding
 from querist.concepts.studies.opening import Material
 from querist.concepts.studies.plan import Plan
@@ -204,5 +205,8 @@ def _warned(config: AuditConfig, material: Material, plan: Plan, ready: Mapping[
     small = [row["target"] for row in ready["class_evidence"].to_dicts() if row["n"] < 2]
     if small:
         told.append(f"{len(small)} classes have one row: CAT's filter is replaced by a difference of means there.")
-    model = material.model(config)
+    data, model = material.data(config), material.model(config)
+    if (ready["models"]["model"] == TWIN).any():
+        told += set_aside_words(data, with_validation(repeat_parts(data, 0, seed=config.seed), seed=config.seed), False)
+    told += seen_words(data, model is not None)
     return [*told, *(f"{said}." for said in (model.warnings if model is not None else ()))]

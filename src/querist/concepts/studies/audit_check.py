@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querist.concepts.attacks import repeat_parts
+from querist.concepts.attacks import repeat_parts, with_validation
 from querist.concepts.configs import AuditConfig
 from querist.concepts.data import ConceptData
 from querist.concepts.heads import head_widths
@@ -34,6 +34,7 @@ def check_audit(config: AuditConfig, material: Material, plan: Plan) -> None:
             raise TooFewRows(
                 f"The {what} rows need two classes", value=int((part.class_sizes > 0).sum()), allowed="2 or more"
             )
+    with_validation(parts, seed=config.seed)
     concept_groups(data, min(config.groups, data.k), by="random", seed=config.seed)
     if config.groups > data.k:
         raise BadOption("There are more groups than concepts", value=config.groups, allowed=f"1 to {data.k}")

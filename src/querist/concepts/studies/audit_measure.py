@@ -62,6 +62,8 @@ def clean_model(
         trained = parts.train.n
     row = model_row(model, parts.test, config.seed)
     row |= {"model": "given" if repeat is None else f"clean/repeat={repeat}", "repeat": repeat, "n_train": trained}
+    if repeat is not None and parts.val is not None:
+        row["n_val"] = parts.val.n
     if repeat is not None:
         model.save(folder / "model")
         row |= {"path": str(folder / "model")}

@@ -12,6 +12,7 @@ from querist.concepts.attacks import (
     Parts,
     Setting,
     at_bottleneck,
+    joined,
     planted,
     repeat_parts,
     repeat_seed,
@@ -20,6 +21,7 @@ from querist.concepts.attacks import (
     transfer_cell,
     transfer_models,
     transfer_table,
+    with_validation,
 )
 from querist.concepts.configs import AuditConfig
 from querist.concepts.data import ConceptData
@@ -34,27 +36,37 @@ from querist.concepts.studies.repair_measure import (
     Case,
     certificate_rows,
     chosen_attacks,
-    part_with,
     run_repair,
+    two_halves,
 )
 from querist.concepts.studies.stealth import shift_rows, stealth_rows
 from querist.concepts.triggers import Poisoned, Selection, Trigger
 from querist.errors import BadInput, BadOption
 from querist.statistics import wilson
 
-__all__ = ["attack", "attacked_model", "certificate", "repair", "transfer"]
+__all__ = ["TWIN", "attack", "attacked_model", "certificate", "repair", "transfer"]
 
+TWIN = "clean/set-aside"
+"""The clean model that was trained without the rows that were set aside to choose by."""
 RULES: tuple[Any, ...] = ("conjunction", "entropy")
 GROUPINGS: tuple[Any, ...] = ("names", "random")
 
 
-def worked(config: AuditConfig, material: Material, plan: Plan) -> tuple[Parts, Selection, Poisoned | str]:
-    """The headline attack on the worked target in the first repeat, as the sweep mounts it; a reason where it cannot be."""
+def worked(
+    config: AuditConfig, material: Material, plan: Plan, *, whole: bool = False
+) -> tuple[Parts, Selection, Poisoned | str]:
+    """The headline attack on the worked target in the first repeat, with the trigger of the sweep; a reason where it cannot be mounted.
+
+    It is planted in the rows that the attacked model learns from, which are short of those that are chosen by; `whole`: in all that
+    the sweep trains on.
+    """
     data = material.data(config)
     parts = repeat_parts(data, 0, seed=config.seed)
     one, seed = plan.headline, repeat_seed(config.seed, 0)
     wanted = [(one.selector, one.size)]
     found = select(parts.train, plan.worked, wanted, options=selector_options(config), seed=seed)[wanted[0]]
+    if not whole:
+        parts = with_validation(parts, seed=config.seed)
     setting = Setting(one.selector, one.size, one.rate, one.mode)
     try:
         return parts, found, planted(parts.train, found.trigger, plan.worked, setting, base=config.base, seed=seed)
@@ -65,31 +77,44 @@ def worked(config: AuditConfig, material: Material, plan: Plan) -> tuple[Parts, 
 def attacked_model(
     config: AuditConfig, material: Material, plan: Plan, key: str, given: Mapping[str, Any], folder: Path
 ) -> Mapping[str, Any]:
-    """The model of the worked attack's table, which monitors, inversion and repairs look at; no row where it cannot be mounted."""
+    """The model of the worked attack's table, which monitors, inversion and repairs look at; no row where it cannot be mounted.
+
+    Where rows were set aside to choose by, its clean twin is trained without them as well: that of the sweep has seen them.
+    """
     parts, _, made = worked(config, material, plan)
     if isinstance(made, str):
         return {}
     recipe = recipe_of(config, material.data(config))
-    model = train_copies(recipe, parts, [made.data], repeat_seed(config.seed, 0))[0]
-    model.save(folder / "attacked")
-    row = model_row(model, parts.test, config.seed) | {"model": "attacked", "path": str(folder / "attacked")}
-    return {"models": [row | {"n_train": parts.train.n}]}
+    apart = repeat_parts(material.data(config), 0, seed=config.seed).val is None
+    tables = {"attacked": made.data} | ({TWIN: parts.train} if apart else {})
+    models = train_copies(recipe, parts, list(tables.values()), repeat_seed(config.seed, 0))
+    rows = []
+    for name, model in zip(tables, models, strict=True):
+        path = folder / name.replace("/", "-")
+        model.save(path)
+        of = {"model": name, "path": str(path), "n_train": parts.train.n, "n_val": _validation(parts).n}
+        rows.append(model_row(model, parts.test, config.seed) | of)
+    return {"models": rows}
 
 
 def attack(
     config: AuditConfig, material: Material, plan: Plan, key: str, given: Mapping[str, Any], folder: Path
 ) -> Mapping[str, Any]:
-    """The worked attack looked at closely: stealth, the monitor, images."""
-    parts, found, made = worked(config, material, plan)
+    """The worked attack looked at closely: stealth of all that is planted, the monitor, images."""
+    parts, found, made = worked(config, material, plan, whole=True)
     if isinstance(made, str):
         return {"stealth": [{"comparison": "label", "reason": made}]}
-    model = CBM.load(given["attacked"])
     tables: dict[str, Any] = {
         "stealth": stealth_rows(made, parts.train.concepts, permutations=config.permutations, seed=config.seed),
         "shift": shift_rows(made, parts.train.concepts),
         "passed_over": [],
     }
-    tables["monitor"] = _watched(config, plan, parts, found.trigger, model, tables["passed_over"])
+    if given["attacked"] is None:
+        reason = "the attack cannot be planted in the rows that are left to train on"
+        return tables | {"passed_over": [{"what": what, "reason": reason} for what in ("monitor", "reachability")]}
+    model = CBM.load(given["attacked"])
+    apart = with_validation(parts, seed=config.seed)
+    tables["monitor"] = _watched(config, plan, apart, found.trigger, model, tables["passed_over"])
     if material.data(config).images is not None:
         from querist.concepts.studies.pixels import reached
 
@@ -98,17 +123,32 @@ def attack(
     return tables
 
 
+def _validation(parts: Parts) -> ConceptData:
+    assert parts.val is not None
+    return parts.val
+
+
 def _watched(
     config: AuditConfig, plan: Plan, parts: Parts, trigger: Trigger, model: CBM, passed: list[dict[str, str]]
 ) -> list[dict[str, Any]]:
-    """Monitors fitted on clean training rows as the attacked model's head reads them, judged on test rows without and with the trigger."""
-    clean, test = (at_bottleneck(model, part.changed(split=None)) for part in (parts.train, parts.test))
+    """Monitors fitted on clean rows as the attacked model's head reads them, judged on test rows without and with the trigger.
+
+    Where a rule reads the model its threshold is set on validation rows, which the model has not learnt from; a rule that reads the
+    table's own concepts takes all clean rows alike.
+    """
+    split = (parts.train, _validation(parts), parts.test)
+    clean, unseen, test = (at_bottleneck(model, part.changed(split=None)) for part in split)
     others = test.subset(test.codes != test.code(plan.worked))
     scale = model.scale.cpu().numpy() if len(model.scale) else None
     rows: list[dict[str, Any]] = []
     for rule in RULES:
+        reads = rule == "entropy" or model.g is not None
         try:
-            monitor = RuntimeMonitor(rule, seed=config.seed).fit(clean, model)
+            monitor = RuntimeMonitor(rule, seed=config.seed)
+            if reads:
+                monitor.fit(clean, model, unseen=unseen)
+            else:
+                monitor.fit(joined(clean, unseen))
             wrong = monitor.update(test.concepts)
             if not others.n:
                 passed.append({"what": f"monitor, {rule}", "reason": "no test row of another class"})
@@ -199,20 +239,19 @@ def repair(
     assert not isinstance(made, str)
     data = material.data(config)
     attacked, clean = CBM.load(given["attacked"]), CBM.load(given["clean"])
-    train, val = part_with(made.data, parts.val, config.seed)
-    pure, _ = part_with(parts.train, parts.val, config.seed)
+    tune, val = two_halves(_validation(parts), None, config.seed)
     chosen_by = chosen_attacks(given["inverted"], data)
-    flags = _flags(config, train)
+    flags = _flags(config, made.data)
     case = Case(
         model=attacked,
-        train=train,
+        train=made.data,
+        tune=tune,
         val=val,
         test=parts.test,
         attacks=((found.trigger, plan.worked),),
         chosen_by=chosen_by,
-        clean=(clean, pure),
+        clean=(clean, parts.train),
         flags=flags,
-        val_flags=None,
         recipe=recipe_of(config, data),
         strength=config.strength,
         groups=config.groups,

@@ -16,7 +16,7 @@ from querist.concepts.studies.inversion_verdicts import inversion_block
 from querist.concepts.studies.opening import Material
 from querist.concepts.studies.plan import Plan
 from querist.concepts.studies.stealth import stealth_summary
-from querist.concepts.studies.table_verdicts import poisoning_block
+from querist.concepts.studies.table_verdicts import poisoning_block, under_audit
 from querist.results.finding import Finding
 
 __all__ = ["certificate_block", "model_block", "protocol_text", "repair_block", "summarise"]
@@ -82,8 +82,7 @@ def model_block(models: pl.DataFrame) -> dict[str, Any] | None:
     """The model under audit: the given one, else the clean model of the first repeat."""
     if not models.height:
         return None
-    rows = models.to_dicts()
-    row = next((row for row in rows if row["model"] == "given"), rows[0])
+    row = under_audit(models.to_dicts())
     keys = ("kind", "input", "accuracy", "balanced_accuracy", "majority_accuracy", "concept_accuracy")
     return {key: row[key] for key in (*keys, "concept_balanced_accuracy", "concept_majority_accuracy")}
 

@@ -39,6 +39,7 @@ def units_of(
 ) -> Sequence[Unit]:
     """Stages models, measure and follow; without `whole` the sweep alone."""
     from querist.concepts.studies.audit_inversion import gradient_units, inversion_units
+    from querist.concepts.studies.audit_models import TWIN
 
     data = material.data(config)
     one = _cost(config, data)
@@ -51,6 +52,7 @@ def units_of(
     models = done["models"]
     paths = {row["repeat"]: row["path"] for row in models.to_dicts() if row["repeat"] is not None}
     attacked = next(iter(models.filter(pl.col("model") == "attacked")["path"]), None)
+    twin = next(iter(models.filter(pl.col("model") == TWIN)["path"]), paths[0])
     if stage == "measure":
         found = [
             Unit(
@@ -64,7 +66,7 @@ def units_of(
         if not whole:
             return found
         given = {"clean": paths[0], "attacked": attacked}
-        found.append(Unit("attack", given, 3 * one))
+        found.append(Unit("attack", given | {"clean": twin}, 3 * one))
         found.append(Unit("certificate", given, one * config.groups))
         found += inversion_units(config, data, plan, paths[0], attacked, one)
         if plan.transfer:
@@ -78,7 +80,7 @@ def units_of(
         return found
     kept = ("target", "method", "size", "norm", "trigger")
     triggers = inverted.filter((pl.col("model") == "attacked") & pl.col("size").is_not_null()).select(kept)
-    given = {"clean": paths[0], "attacked": attacked, "inverted": triggers.to_dicts()}
+    given = {"clean": twin, "attacked": attacked, "inverted": triggers.to_dicts()}
     return found + [Unit(f"repair/{name}", given | {"method": name}, 2 * one) for name in REPAIRS[config.repair]]
 
 

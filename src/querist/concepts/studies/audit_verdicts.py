@@ -13,7 +13,7 @@ from querist.concepts.configs import AuditConfig
 from querist.concepts.figures.attack import at_headline
 from querist.concepts.questions import ATTRIBUTABLE, EVEN_OVER_TARGETS, EXPOSED, SELECTOR_MATTERS, UTILITY_KEPT
 from querist.concepts.studies.plan import Plan
-from querist.concepts.studies.words import because, number, percent, times
+from querist.concepts.studies.words import because, held_against, number, percent, times
 from querist.results.finding import Finding
 from querist.results.question import Question
 from querist.statistics import verdict
@@ -124,12 +124,7 @@ def _even(plan: Plan, own: pl.DataFrame) -> Finding:
     spread = over_targets(own.to_dicts(), "asr", _ratio, seed=0)
     if spread is None:
         return missing(EVEN_OVER_TARGETS, "headline", "No target has a success rate")
-    said = verdict(spread.low, spread.high, yes_above=0.5)
-    rule = {
-        "yes": "the lower end is above 0.5",
-        "no": "the upper end is at most 0.5",
-        "cannot say": "the interval holds 0.5",
-    }[said]
+    said, rule = held_against(spread.low, spread.high, 0.5)
     text = because(
         f"The ratio of the 10 % to the 90 % quantile of success over targets ({number(float(rates['asr'].min()))} to "  # type: ignore[arg-type]
         f"{number(float(rates['asr'].max()))})",  # type: ignore[arg-type]

@@ -6,9 +6,10 @@ from typing import Any
 
 import polars as pl
 
+from querist.concepts.attacks import Parts
 from querist.concepts.data import ConceptData
 
-__all__ = ["data_summary", "data_warnings"]
+__all__ = ["data_summary", "data_warnings", "seen_words", "set_aside_words"]
 
 COUNTS = (
     "n",
@@ -55,3 +56,29 @@ def data_warnings(data: ConceptData) -> list[str]:
             f"{data.missing} of {data.concepts.size} cells are unknown: they match no trigger, and heads read them as the mean."
         )
     return told
+
+
+def set_aside_words(data: ConceptData, parts: Parts, given: bool) -> list[str]:
+    """That rows to choose by were set aside, and of which, where the table names none. parts: with them; given: the model was."""
+    names = set() if data.split is None else set(data.split.tolist())
+    if parts.val is None or "train" not in names or len(names & {"val", "test"}) != 1:
+        return []
+    n = parts.val.n
+    if given:
+        return [
+            f"No rows are named val, and the given model may have learnt from all of train: {n} of {n + parts.test.n} test rows, a third "
+            "of each class drawn by the seed, are set aside; repairs are chosen by them and not counted on them."
+        ]
+    return [
+        f"No rows are named val: {n} of {n + parts.train.n} training rows, a fifth of each class drawn by the seed, are set aside before "
+        "anything is trained that is chosen by them (epochs, thresholds of the model, repairs)."
+    ]
+
+
+def seen_words(data: ConceptData, given: bool) -> list[str]:
+    """That a given model may be judged by rows that it learnt from, where the table does not say which rows are train."""
+    if not given or (data.split is not None and "train" in data.split):
+        return []
+    return [
+        "The table does not name the rows that the given model learnt from (--split): it may be tested on some of them, which flatters it."
+    ]

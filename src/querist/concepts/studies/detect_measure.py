@@ -90,7 +90,8 @@ def read_truth(path: str, data: ConceptData) -> Truth:
 
 
 def model_unit(config: DetectConfig, material: Material, folder: Path) -> Mapping[str, Any]:
-    """The given model, or a head trained on the suspect rows; with the reference's rows as its test where there are any."""
+    """The given model, or a head trained on the suspect rows, tested on rows that it has not learnt from: those named test, else the
+    reference's; without either its accuracy is not known."""
     begun = time.perf_counter()
     table, _ = material.suspect(config)
     given = material.model(config)
@@ -99,11 +100,30 @@ def model_unit(config: DetectConfig, material: Material, folder: Path) -> Mappin
         model = recipe_of(config, table).fit(table, seed=repeat_seed(config.seed, 0))
         model.save(folder / "model")
     data = material.data(config)
-    tested = data.part("test") if data.split is not None and "test" in data.split else table
-    row = model_row(model, tested, config.seed)
+    tested = (
+        data.part("test")
+        if data.split is not None and "test" in data.split
+        else _trusted(data, material.reference(config))
+    )
+    row: dict[str, Any] = {"kind": "head" if model.g is None else f"cbm, {model.mode}", "input": model.input}
+    if tested is not None:
+        row |= model_row(model, tested, config.seed)
     row |= {"model": "trained here" if given is None else "given", "n_train": table.n if given is None else None}
     path = str(folder / "model") if given is None else None
     return {"models": [row | {"path": path, "seconds": time.perf_counter() - begun}]}
+
+
+def _trusted(data: ConceptData, reference: ConceptData | None) -> ConceptData | None:
+    """The reference's rows of the table's classes, under the table's codes; None where there are none."""
+    if reference is None:
+        return None
+    place = {str(label): code for code, label in enumerate(data.classes)}
+    codes = np.array([place.get(str(label), -1) for label in reference.classes])[reference.codes]
+    rows = reference.subset(codes >= 0) if (codes >= 0).any() else None
+    if rows is None:
+        return None
+    held = {"concepts": rows.concepts, "images": rows.images, "space": rows.space}
+    return data.changed(codes=codes[codes >= 0], split=None, ids=None, **held)
 
 
 def evidence_unit(config: DetectConfig, material: Material) -> Mapping[str, Any]:

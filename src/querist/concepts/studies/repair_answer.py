@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from querist.concepts.attacks import repeat_parts
 from querist.concepts.configs import RepairConfig
 from querist.concepts.figures import models as figures
 from querist.concepts.questions import PROTOCOL, REPAIR_QUESTIONS
 from querist.concepts.studies.audit_summary import certificate_block, model_block, repair_block
-from querist.concepts.studies.data_summary import data_warnings
+from querist.concepts.studies.data_summary import data_warnings, seen_words, set_aside_words
 from querist.concepts.studies.opening import Material
 from querist.concepts.studies.repair_verdicts import repair_findings
+from querist.concepts.studies.repair_work import parts_of
 from querist.concepts.studies.table_verdicts import certified_finding
 from querist.concepts.studies.words import percent
 from querist.concepts.tables import REPAIR_TABLES
@@ -34,7 +34,8 @@ def answer(
         ready["repair"] = ready["repair"].sort(
             pl.col("method").replace_strict(place, return_dtype=pl.Int64), maintain_order=True
         )
-    test = repeat_parts(data, 0, seed=config.seed).test
+    parts = parts_of(config, material)
+    test = parts.test
     findings = repair_findings(ready["repair"], config.asr_limit, test.n) + certified_finding(ready["certificate"])
     block = repair_block(ready["repair"])
     known = config.truth is not None
@@ -83,7 +84,8 @@ def answer(
             open=False,
         ),
     )
-    warnings = data_warnings(data)
+    given = material.model(config) is not None
+    warnings = [*data_warnings(data), *set_aside_words(data, parts, given), *seen_words(data, given)]
     if not known:
         warnings.append(
             "No truth was given: repairs are judged by inverted triggers, which need not be the planted one."

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from querist.concepts.attacks import at_bottleneck
+from querist.concepts.attacks import at_bottleneck, joined
 from querist.concepts.data import ConceptData
 from querist.concepts.detectors import Inversion, invert_discrete
 from querist.concepts.model import CBM
@@ -30,7 +30,16 @@ from querist.concepts.triggers import Trigger
 from querist.errors import BadInput, BadOption
 from querist.statistics import folds, wilson
 
-__all__ = ["METHODS", "Case", "certificate_rows", "chosen_attacks", "inverted", "part_with", "run_repair"]
+__all__ = [
+    "METHODS",
+    "Case",
+    "certificate_rows",
+    "chosen_attacks",
+    "inverted",
+    "run_repair",
+    "two_halves",
+    "unsuspected",
+]
 
 METHODS = (
     "drop-rows",
@@ -43,9 +52,10 @@ METHODS = (
     "guard-correlation",
     "guard-random",
 )
-FIFTH = 5
 FEW = 3
 """Inverted triggers that repairs are chosen and unlearnt by."""
+FEWEST = 4
+"""Validation rows below which none is left to tune on."""
 Attack = tuple[Trigger, Any]
 
 
@@ -53,19 +63,21 @@ Attack = tuple[Trigger, Any]
 class Case:
     """What is repaired: the model and the rows it learnt from, the clean model with its rows (or None), and rows to judge on.
 
-    flags, val_flags: suspect rows of train and val, None where nothing is flagged. Pruning and unlearning train on rows of no
-    such suspicion, for on poisoned ones fine-tuning would plant the backdoor anew; and repairs are chosen by such rows.
+    flags: suspect rows of train, None where nothing is flagged. Unlearning trains on rows of no such suspicion, for on poisoned ones
+    it would plant the backdoor anew. val: unsuspected rows that neither model learnt from; repairs, epochs and the units that are
+    pruned are chosen by them, and no repair trains on them. tune: further such rows, on which a pruned head is tuned; None where
+    there are too few.
     """
 
     model: CBM
     train: ConceptData
+    tune: ConceptData | None
     val: ConceptData
     test: ConceptData
     attacks: tuple[Attack, ...]
     chosen_by: tuple[Attack, ...]
     clean: tuple[CBM, ConceptData] | None
     flags: np.ndarray | None
-    val_flags: np.ndarray | None
     recipe: Recipe
     strength: str
     groups: int
@@ -74,12 +86,16 @@ class Case:
     seed: int
 
 
-def part_with(train: ConceptData, val: ConceptData | None, seed: int) -> tuple[ConceptData, ConceptData]:
-    """Rows to learn from and to choose by: a fifth of each class where the table names none."""
-    if val is not None and val.n:
-        return train, val
-    fifth = folds(train.n, FIFTH, strata=train.codes, seed=seed) == 0
-    return train.subset(~fifth), train.subset(fifth)
+def two_halves(val: ConceptData, flags: np.ndarray | None, seed: int) -> tuple[ConceptData | None, ConceptData]:
+    """Validation rows that nothing flags, each class in two: rows to tune a pruned head on, and rows to choose by.
+
+    Were they the same, a pruned head would be chosen by rows that it was tuned on. Below four rows all are for choosing.
+    """
+    kept = unsuspected(val, flags)
+    if kept.n < FEWEST:
+        return None, kept
+    first = folds(kept.n, 2, strata=kept.codes, seed=seed) == 0
+    return kept.subset(first), kept.subset(~first)
 
 
 def inverted(model: CBM, table: ConceptData, strength: str, seed: int) -> tuple[Inversion, tuple[Attack, ...]]:
@@ -114,9 +130,7 @@ def run_repair(name: str, case: Case, folder: Path) -> tuple[list[dict[str, Any]
     rows = done.measured(Trial(case.test, case.attacks, strength=case.strength, seed=case.seed))
     scores: Mapping[str, Any] = {}
     if case.chosen_by:
-        # A poisoned row is right by the poisoned model: with such rows every repair would seem to cost accuracy.
-        val = _unsuspected(case.val, case.val_flags)
-        chosen = done.measured(Trial(val, case.chosen_by, strength=case.strength, seed=case.seed))
+        chosen = done.measured(Trial(case.val, case.chosen_by, strength=case.strength, seed=case.seed))
         scores = {row["stage"]: row for row in chosen}
     for row in rows:
         held = scores.get(row["stage"])
@@ -164,14 +178,23 @@ def _made(name: str, case: Case) -> tuple[Repaired, ConceptGuard | None]:
     if name == "mask-concepts":
         return mask_concepts(case.model, case.train, concepts, recipe=case.recipe, **shared), None
     if name == "fine-prune":
-        return fine_prune(case.model, _unsuspected(case.val, case.val_flags), **shared), None
+        if case.tune is None:
+            raise _lacking(f"{case.val.n} validation rows are too few to prune and tune by", "Name more rows val")
+        both = joined(case.tune, case.val)
+        return fine_prune(case.model, both, clean=_beside(case, both), seed=case.seed), None
+    held = {"clean": None if case.clean is None else _beside(case, joined(case.clean[1], case.val)), "seed": case.seed}
     if name == "unlearn":
-        trusted = _unsuspected(case.train, case.flags)
-        return unlearn(case.model, trusted, case.chosen_by, strength=case.strength, **shared), None
-    return stability_train(case.model, case.train, **shared), None
+        trusted = joined(unsuspected(case.train, case.flags), case.val)
+        return unlearn(case.model, trusted, case.chosen_by, strength=case.strength, **held), None
+    return stability_train(case.model, joined(case.train, case.val), **held), None
 
 
-def _unsuspected(rows: ConceptData, flags: np.ndarray | None) -> ConceptData:
+def _beside(case: Case, rows: ConceptData) -> tuple[CBM, ConceptData] | None:
+    """The clean model with the rows that its own repair trains on."""
+    return None if case.clean is None else (case.clean[0], rows)
+
+
+def unsuspected(rows: ConceptData, flags: np.ndarray | None) -> ConceptData:
     """The rows that nothing flags; all of them where everything is flagged or nothing is."""
     return rows if flags is None or flags.all() or not flags.any() else rows.subset(~flags)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from querist.concepts.attacks import Parts, repeat_parts, repeat_seed
+from querist.concepts.attacks import Parts, repeat_parts, repeat_seed, with_validation
 from querist.concepts.configs import RepairConfig
 from querist.concepts.data import ConceptData
 from querist.concepts.heads import head_widths
@@ -21,10 +21,10 @@ from querist.concepts.studies.audit_check import check_strength
 from querist.concepts.studies.audit_measure import model_row, recipe_of
 from querist.concepts.studies.detect_measure import read_truth
 from querist.concepts.studies.opening import Material
-from querist.concepts.studies.repair_measure import Case, chosen_attacks, inverted, part_with, run_repair
+from querist.concepts.studies.repair_measure import Case, chosen_attacks, inverted, run_repair, two_halves
 from querist.errors import BadOption, CorruptFile, ShapeMismatch, SourceNotFound
 
-__all__ = ["check_repair", "flags_of", "known_attack", "method_unit", "model_unit"]
+__all__ = ["check_repair", "flags_of", "known_attack", "method_unit", "model_unit", "parts_of"]
 
 
 def check_repair(config: RepairConfig, material: Material) -> None:
@@ -39,7 +39,7 @@ def check_repair(config: RepairConfig, material: Material) -> None:
         raise BadOption(
             "The model reads images, and the table has none", value="images=None", mend="Give a table with images"
         )
-    repeat_parts(data, 0, seed=config.seed)
+    parts_of(config, material)
     flags_of(config, data)
     if config.truth is not None:
         read_truth(config.truth, data)
@@ -85,9 +85,21 @@ def known_attack(config: RepairConfig, data: ConceptData) -> tuple[Any, ...]:
     return ((trigger, data.classes[data.code(target)]),)
 
 
-def _parts(config: RepairConfig, data: ConceptData) -> Parts:
-    """Parts of the first repeat; ids are the rows' places in DATA."""
-    return repeat_parts(data.changed(ids=[str(i) for i in range(data.n)]), 0, seed=config.seed)
+def parts_of(config: RepairConfig, material: Material) -> Parts:
+    """Parts of the first repeat, with rows to choose by that the model has not learnt from; ids are the rows' places in DATA.
+
+    Where no rows are named val they are set aside: of train before a model is trained here, of test where one is given, which may
+    have seen all of train.
+    """
+    data = material.data(config)
+    named = data.changed(ids=[str(i) for i in range(data.n)])
+    apart = "train" if material.model(config) is None else "test"
+    return with_validation(repeat_parts(named, 0, seed=config.seed), apart=apart, seed=config.seed)
+
+
+def _validation(parts: Parts) -> ConceptData:
+    assert parts.val is not None
+    return parts.val
 
 
 def _places(rows: ConceptData) -> np.ndarray:
@@ -99,16 +111,15 @@ def model_unit(config: RepairConfig, material: Material, folder: Path) -> Mappin
     """The given model, or one trained on rows of the table that repairs are not chosen by; the smallest trigger of every class."""
     begun = time.perf_counter()
     data = material.data(config)
-    parts = _parts(config, data)
+    parts = parts_of(config, material)
     given = material.model(config)
     model, trained = given, None
     if model is None:
-        kept, _ = part_with(parts.train.changed(split=None), parts.val, config.seed)
-        trained = kept.n
-        model = recipe_of(config, data).fit(kept, seed=repeat_seed(config.seed, 0))
+        trained = parts.train.n
+        model = recipe_of(config, data).fit(parts.train.changed(split=None), seed=repeat_seed(config.seed, 0))
         model.save(folder / "model")
     row = model_row(model, parts.test, config.seed)
-    row |= {"model": "trained here" if given is None else "given", "n_train": trained}
+    row |= {"model": "trained here" if given is None else "given", "n_train": trained, "n_val": _validation(parts).n}
     found, _ = inverted(model, parts.train, config.strength, config.seed)
     return {
         "models": [
@@ -122,14 +133,15 @@ def method_unit(config: RepairConfig, material: Material, given: Mapping[str, An
     """One repair, with the attack that is known, else with inverted triggers."""
     method, path, first = given["method"], given["path"], given["first"]
     data = material.data(config)
-    parts = _parts(config, data)
+    parts = parts_of(config, material)
     model = material.model(config)
     if model is None:
         assert path is not None
         model = CBM.load(path)
     flags = flags_of(config, data)
-    kept, val = part_with(parts.train.changed(split=None), parts.val, config.seed)
-    mine, others = (None if flags is None else flags[_places(rows)] for rows in (kept, val))
+    kept, held = parts.train.changed(split=None), _validation(parts)
+    mine, others = (None if flags is None else flags[_places(rows)] for rows in (kept, held))
+    tune, val = two_halves(held, others, config.seed)
     chosen_by = chosen_attacks(given["inverted"], data)
     attacks = known_attack(config, data) or chosen_by
     if not attacks:
@@ -139,13 +151,13 @@ def method_unit(config: RepairConfig, material: Material, given: Mapping[str, An
     case = Case(
         model=model,
         train=kept,
+        tune=tune,
         val=val,
         test=test,
         attacks=attacks,
         chosen_by=chosen_by,
         clean=None,
         flags=mine,
-        val_flags=others,
         recipe=recipe_for(config, data, model),
         strength=config.strength,
         groups=config.groups,

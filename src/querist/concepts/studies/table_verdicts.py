@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -15,9 +15,8 @@ from querist.concepts.questions import (
     TABLE_POISONED,
 )
 from querist.concepts.studies.inversion_verdicts import trigger_block
-from querist.concepts.studies.words import because, number, percent, times
+from querist.concepts.studies.words import because, held_against, number, percent, times
 from querist.results.finding import Finding
-from querist.statistics import verdict
 
 __all__ = [
     "certified_finding",
@@ -27,6 +26,8 @@ __all__ = [
     "poisoned_findings",
     "poisoning_block",
     "reachable_finding",
+    "suspects",
+    "under_audit",
 ]
 
 LEVEL, SHOWN = 0.05, 5
@@ -174,13 +175,7 @@ def certified_finding(table: pl.DataFrame) -> list[Finding]:
     rows = table.filter(pl.col("r") == 1)
     found = []
     for row in rows.to_dicts():
-        half = 0.5 * row["accuracy"]
-        said = verdict(row["low"], row["high"], yes_above=half)
-        rule = {
-            "yes": "the lower end is above half of it",
-            "no": "the upper end is at most half of it",
-            "cannot say": "the interval holds half of it",
-        }[said]
+        said, rule = held_against(row["low"], row["high"], 0.5 * row["accuracy"], "half of it")
         touched = (
             ""
             if row["coverage"] is None
@@ -251,20 +246,21 @@ def _pairs(row: dict[str, Any]) -> list[tuple[float, float]]:
     return [pair for pair in found if pair[0] is not None]
 
 
+def under_audit(models: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The row of table `models` that the report speaks of: the given model, else the clean one of the first repeat."""
+    named = {row["model"]: row for row in models}
+    return named.get("given") or named.get("clean/repeat=0") or models[0]
+
+
 def informative_finding(models: pl.DataFrame) -> list[Finding]:
     """Of the given model, else of the clean one."""
     rows = models.filter(pl.col("concept_balanced_accuracy").is_not_null()).to_dicts()
     if not rows:
         return []
-    row = next((row for row in rows if row["model"] == "given"), rows[0])
+    row = under_audit(rows)
     low, high = (None if row[end] is None else row[end] - 0.5 for end in ("concept_low", "concept_high"))
     estimate, null = row["concept_balanced_accuracy"] - 0.5, (row["concept_permuted"] or 0.5) - 0.5
-    said = verdict(low, high, yes_above=0.02)
-    rule = {
-        "yes": "the lower end is above 0.02",
-        "no": "the upper end is at most 0.02",
-        "cannot say": "the interval holds 0.02",
-    }[said]
+    said, rule = held_against(low, high, 0.02)
     text = because(
         "Balanced accuracy of concepts beyond one half",
         estimate,
@@ -297,12 +293,7 @@ def monitor_finding(table: pl.DataFrame) -> list[Finding]:
     for row in table.to_dicts():
         if row["detection_rate"] is None:
             continue
-        said = verdict(row["low"], row["high"], yes_above=0.5)
-        rule = {
-            "yes": "the lower end is above 0.5",
-            "no": "the upper end is at most 0.5",
-            "cannot say": "the interval holds 0.5",
-        }[said]
+        said, rule = held_against(row["low"], row["high"], 0.5)
         text = because(
             f"Triggered rows that the monitor ({row['rule']}) reports",
             row["detection_rate"],

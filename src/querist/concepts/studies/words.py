@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["because", "number", "percent", "times"]
+from querist.results.finding import Verdict
+from querist.statistics import verdict
+
+__all__ = ["because", "held_against", "number", "percent", "times"]
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -51,3 +54,14 @@ def because(
     said = f"{what} is {value}{named}; with nothing hidden it would be {null}; {rule}"
     said += f"; {', '.join(counts)}" if counts else ""
     return f"{said}{f'; {more}' if more else ''}."
+
+
+def held_against(low: float | None, high: float | None, bound: float, named: str | None = None) -> tuple[Verdict, str]:
+    """The verdict of an interval against the bound that it must clear, and the rule in words; named: what the bound is called."""
+    what = f"{bound:g}" if named is None else named
+    said = verdict(low, high, yes_above=bound)
+    return said, {
+        "yes": f"the lower end is above {what}",
+        "no": f"the upper end is at most {what}",
+        "cannot say": f"the interval holds {what}",
+    }[said]

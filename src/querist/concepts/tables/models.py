@@ -15,7 +15,8 @@ MODELS = TableSpec(
         Column(
             "model",
             "str",
-            "given; clean/repeat=…, of unpoisoned data; attacked, of the worked headline attack; or trained here.",
+            "given; clean/repeat=…, of unpoisoned data; attacked, of the worked headline attack; clean/set-aside, its clean "
+            "twin where rows were set aside; or trained here.",
         ),
         Column("repeat", "int", "Which repeat; none for the given model."),
         Column("kind", "str", "cbm (pictures to concepts to classes) or head (concepts to classes)."),
@@ -32,6 +33,12 @@ MODELS = TableSpec(
         Column("concept_permuted", "float", "The same of concepts predicted from permuted pictures.", "fraction"),
         Column("concept_majority_accuracy", "float", "What naming the commoner value reaches.", "fraction"),
         Column("n_train", "int", "Rows it was trained on; none where that is not known."),
+        Column(
+            "n_val",
+            "int",
+            "Rows that it was not trained on and that epochs, thresholds and repairs are chosen by: named val, or set aside; none where "
+            "nothing is chosen of it.",
+        ),
         Column("n_test", "int", "Rows it was tested on."),
         Column("path", "str", "Where it lies, below units of the run folder."),
         Column("seconds", "float", "Time of its training.", "s"),
@@ -80,7 +87,8 @@ CERTIFICATE = TableSpec(
 
 MONITOR = TableSpec(
     name="monitor",
-    meaning="One row per rule of the run-time monitor, fitted on training rows, judged on test rows.",
+    meaning="One row per rule of the run-time monitor, fitted on training rows, judged on test rows; where a rule reads the model its "
+    "threshold is set on validation rows.",
     key=("rule",),
     columns=(
         Column(

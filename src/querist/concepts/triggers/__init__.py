@@ -6,7 +6,7 @@ from querist.concepts.triggers._counts import PackedTable, pack
 from querist.concepts.triggers._poison import Base, Mode, Poisoned, floor_count, poison
 from querist.concepts.triggers._random import random_trigger
 from querist.concepts.triggers._selection import Selection, checked
-from querist.concepts.triggers._trigger import Trigger, logit_scale
+from querist.concepts.triggers._trigger import Trigger, fixed_strength, logit_scale
 
 __all__ = [
     "Base",
@@ -21,6 +21,7 @@ __all__ = [
     "cat_plus_all",
     "checked",
     "filter_order",
+    "fixed_strength",
     "floor_count",
     "logit_scale",
     "pack",

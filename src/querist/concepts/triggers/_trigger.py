@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from querist.concepts.data import SPACES, Space
 from querist.errors import BadOption, BadValues, ShapeMismatch
 
-__all__ = ["Trigger", "logit_scale"]
+__all__ = ["Trigger", "fixed_strength", "logit_scale"]
 
 LOW, HIGH = 0.05, 0.95
 
@@ -85,12 +85,8 @@ class Trigger:
                     mend="Pass scale=logit_scale(training logits)",
                 )
             return np.where(on, np.asarray(scale)[list(self.index), 1], np.asarray(scale)[list(self.index), 0])
-        kind, _, number = strength.partition(":")
-        try:
-            size = float(number)
-        except ValueError:
-            size = 0.0
-        if kind != "fixed" or not (np.isfinite(size) and size > 0):
+        size = fixed_strength(strength)
+        if size is None:
             raise BadOption("No such strength", value=strength, allowed="quantile, rowmax, fixed:M with M > 0")
         return np.where(on, size, -size)
 
@@ -160,3 +156,13 @@ class Trigger:
 def logit_scale(logits: np.ndarray) -> Float[np.ndarray, "k 2"]:
     """The 5 % and the 95 % quantile of each concept's logits [n k], unknown cells left out."""
     return np.nanquantile(np.asarray(logits, dtype=float), [LOW, HIGH], axis=0).T
+
+
+def fixed_strength(strength: str) -> float | None:
+    """M of the strength "fixed:M", M > 0; None for any other text."""
+    kind, _, number = strength.partition(":")
+    try:
+        size = float(number)
+    except ValueError:
+        return None
+    return size if kind == "fixed" and np.isfinite(size) and size > 0 else None

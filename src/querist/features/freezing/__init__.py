@@ -6,7 +6,7 @@ from querist.features.freezing._break_even import BreakEven, Effect, break_even,
 from querist.features.freezing._cell import Plan, Rate, Trained, train_cell
 from querist.features.freezing._latent import Latent, check_frozen, end_layer, frozen_layers, latent
 from querist.features.freezing._prefix import Prefix
-from querist.features.freezing._rows import Held, Room, hold, named, no_labels, shuffled_blocks
+from querist.features.freezing._rows import Held, Room, hold, no_labels, shuffled_blocks
 
 __all__ = [
     "ARMS",
@@ -29,7 +29,6 @@ __all__ = [
     "hold",
     "initial",
     "latent",
-    "named",
     "no_labels",
     "paired_effect",
     "shuffled_blocks",

@@ -12,7 +12,8 @@ import torch
 
 from querist.errors import InvariantBroken, NumericalFailure, TooFewRows
 from querist.features.freezing._prefix import Prefix, evaluating
-from querist.features.freezing._rows import Held, Room, as_inputs
+from querist.features.freezing._rows import Held, Room
+from querist.features.inputs import as_inputs
 from querist.statistics import stream
 from querist.training import fit
 from querist.training.losses import cross_entropy

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from querist.errors import InvariantBroken
-from querist.features.freezing._rows import Held, Room, as_inputs
+from querist.features.freezing._rows import Held, Room
+from querist.features.inputs import as_inputs
 
 if TYPE_CHECKING:
     from torch import Tensor

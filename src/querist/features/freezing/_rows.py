@@ -12,6 +12,7 @@ from jaxtyping import Int
 
 from querist.errors import BadOption
 from querist.features.errors import LabelsNeeded
+from querist.features.inputs import named
 from querist.statistics import stream
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from querist.sources.data import Batch, Data
     from querist.sources.tensors.ref import PassedOver
 
-__all__ = ["Held", "Room", "as_inputs", "hold", "named", "shuffled_blocks"]
+__all__ = ["Held", "Room", "hold", "shuffled_blocks"]
 
 
 class Room:
@@ -95,25 +96,6 @@ def no_labels(name: str) -> LabelsNeeded:
         allowed="data with labels",
         mend="Give them: folder: (a folder for each class), idx:IMAGES,LABELS, npz:FILE?x=…&y=…, a pair of rows and labels",
     )
-
-
-def named(inputs: Any) -> dict[str, Tensor]:
-    """Tensors of a batch by name: `x`; `x.NAME` of a dictionary's, `x:0`, `x:1` … of a tuple's."""
-    if isinstance(inputs, Mapping):
-        return {f"x.{name}": value for name, value in inputs.items()}
-    if isinstance(inputs, tuple | list):
-        return {f"x:{i}": value for i, value in enumerate(inputs)}
-    return {"x": inputs}
-
-
-def as_inputs(tensors: Mapping[str, Any]) -> Any:
-    """What `named` took apart; entries of other names are left out."""
-    if "x" in tensors:
-        return tensors["x"]
-    several = [tensors[f"x:{i}"] for i in range(sum(name.startswith("x:") for name in tensors))]
-    if several:
-        return tuple(several)
-    return {name.removeprefix("x."): value for name, value in tensors.items() if name.startswith("x.")}
 
 
 def shuffled_blocks(data: Data, side: int, *, seed: int = 0) -> Data:

@@ -16,6 +16,7 @@ from querist.errors import BadInput, UndefinedMetric
 from querist.features.captured import Capture
 from querist.features.configs import CompareConfig
 from querist.features.questions import COMPARE_QUESTIONS
+from querist.features.studies.captures import capture_row, unread_rows
 from querist.features.studies.check_compare import check_compare
 from querist.features.studies.opening import Material, called
 from querist.features.studies.plan_compare import REPEATED, data_roles, kinds, named, of_repeat, read_captures, usable
@@ -173,13 +174,8 @@ class CompareStudy(Study[CompareConfig]):
         found = self._captured(config, self.material(config).network(net), role, folder)
         path = found.write(folder / "capture")
         _forget(folder)
-        row = {"model": net, "data": role, "path": str(path), "n": found.n, "ids_hash": found.ids_hash}
-        row |= {"found": found.health.found, "captured": found.health.captured, "notes": list(found.notes)}
-        row |= {"bytes_bound": found.bytes_bound, "bytes_peak": found.bytes_peak}
-        passed = [{"model": net, "what": one.what, "reason": one.reason} for one in found.passed_over]
-        data = named(config).get(role, "source")
-        passed += [{"model": net, "what": f"{one.what} of {data}", "reason": one.reason} for one in found.unread]
-        return {"captures": [{**row, "seconds": time.perf_counter() - begun}], "passed_over": passed}
+        row = capture_row(found, time.perf_counter() - begun, model=net, data=role, path=str(path))
+        return {"captures": [row], "passed_over": unread_rows(found, net, named(config).get(role, "source"))}
 
     def _captured(self, config: CompareConfig, network: Any, role: str, folder: Path) -> Capture:
         from querist.features.capturing import capture

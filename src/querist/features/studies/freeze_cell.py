@@ -33,6 +33,7 @@ from querist.features.freezing import (
     with_head,
 )
 from querist.features.random_nets import set_norms
+from querist.features.studies.captures import peak, unread_rows
 from querist.features.studies.freeze_data import Target, target_of
 from querist.features.studies.opening import Material
 from querist.statistics import torch_seed
@@ -102,9 +103,7 @@ def run_cell(
             {"model": "model", "what": one[0], "reason": one[1]} for one in found if not isinstance(one, Latent)
         ]
         for one in {one.data: one for one in captures}.values():
-            tables["passed_over"] += [{"model": "model", "what": p.what, "reason": p.reason} for p in one.passed_over]
-            lost = [{"model": "model", "what": f"{p.what} of {one.data}", "reason": p.reason} for p in one.unread]
-            tables["passed_over"] += lost
+            tables["passed_over"] += unread_rows(one, "model", one.data)
     return tables
 
 
@@ -214,14 +213,14 @@ def _latent_row(one: Latent) -> dict[str, Any]:
 
 
 def _captured_row(captures: Sequence[Capture]) -> dict[str, Any]:
-    first, peaks = captures[0], [one.bytes_peak for one in captures if one.bytes_peak is not None]
+    first = captures[0]
     return {
         "n": first.n,
         "ids_hash": first.ids_hash,
         "found": sum(one.health.found for one in captures),
         "captured": sum(one.health.captured for one in captures),
         "bytes_bound": max(one.bytes_bound for one in captures),
-        "bytes_peak": max(peaks) if peaks else None,
+        "bytes_peak": peak(captures),
     }
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from querist.errors import BadOption, TooFewRows
 from querist.features.configs import FreezeConfig
 from querist.features.errors import BadLabels
-from querist.features.freezing import named, no_labels, shuffled_blocks
+from querist.features.freezing import no_labels, shuffled_blocks
+from querist.features.inputs import named
 from querist.features.studies.opening import Material
 from querist.sources.data import batches, choose_ids, hash_order
 from querist.statistics import torch_seed

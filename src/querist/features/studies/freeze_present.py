@@ -11,12 +11,12 @@ import polars as pl
 from querist.features.configs import FreezeConfig
 from querist.features.freezing import BreakEven
 from querist.features.questions import FREEZE_QUESTIONS, WARNING
+from querist.features.studies.captures import capture_block, few_examples
 from querist.features.tables import FREEZE_TABLES
 from querist.results.layout import Layout, Section
 
 __all__ = ["accuracies", "lay_out", "summarise", "warn"]
 
-POWER_IS_LOW = 100
 FEW_CELLS = 5
 Rows = list[dict[str, Any]]
 
@@ -107,7 +107,6 @@ def summarise(
     tables: Mapping[str, pl.DataFrame],
 ) -> dict[str, Any]:
     """The summary's own keys; `even` is the break-even over all targets."""
-    captured = tables["captured"]
     mean = {
         name: {
             arm: {str(k): _mean(accuracies(cells, [name], arm, k, config.repeats)) for k in _ks_of(arm, ks)}
@@ -115,17 +114,9 @@ def summarise(
         }
         for name in names
     }
-    first = captured.row(0, named=True)
     return {
         "warning": WARNING,
-        "capture": {
-            "n": first["n"],
-            "reduction": config.reduce,
-            "normalise": "iso",
-            "ids_hash": first["ids_hash"],
-            "bytes_bound": captured["bytes_bound"].max(),
-            "bytes_peak": captured["bytes_peak"].max(),
-        },
+        "capture": capture_block(tables["captured"], reduction=config.reduce),
         "model": config.model,
         "target": names[0],
         "targets": list(names),
@@ -172,6 +163,4 @@ def warn(config: FreezeConfig, cells: pl.DataFrame, tables: Mapping[str, pl.Data
             "percentiles leave the truth out more often than they say."
         )
     small = min(int(tables["captured"]["n"].min()), int(cells["n_train"].min()))  # type: ignore[arg-type]
-    if small < POWER_IS_LOW:
-        told.append(f"{small} examples are few: below {POWER_IS_LOW} a difference must be large to be seen.")
-    return told
+    return told + few_examples(small)

@@ -14,6 +14,7 @@ import numpy as np
 
 from querist.errors import BadOption
 from querist.features.configs import CaptureOptions
+from querist.features.inputs import as_inputs, named
 from querist.files import fingerprint, replacing
 
 if TYPE_CHECKING:
@@ -78,13 +79,7 @@ class StoredRows:
         def fetch(wanted: np.ndarray) -> tuple[Batch, list[Any]]:
             at = np.searchsorted(ids, wanted)
             rows = {name: values[at] for name, values in tensors.items()}
-            if "x" in rows:
-                inputs: Any = rows["x"]
-            elif "x:0" in rows:
-                inputs = tuple(rows[f"x:{i}"] for i in range(len(rows)))
-            else:
-                inputs = {name.removeprefix("x."): values for name, values in rows.items()}
-            return Batch(wanted, inputs, None if labels is None else labels[at]), []
+            return Batch(wanted, as_inputs(rows), None if labels is None else labels[at]), []
 
         return Data(self.name, ids, fetch, self.kind, self.classes, self.source)
 
@@ -194,7 +189,7 @@ def _of_rows(data: Data, config: CaptureOptions) -> str:
     digest, before = hashlib.sha256(), len(data.passed_over)
     for batch in batches(data, _chosen(data, config), config.batch_size):
         digest.update(np.ascontiguousarray(batch.ids).tobytes())
-        for name, value in sorted(_named(batch.inputs).items()):
+        for name, value in sorted(named(batch.inputs).items()):
             digest.update(f"{name} {tuple(value.shape[1:])} {value.dtype}\n".encode())
             digest.update(_bytes(value))
         if batch.labels is not None:
@@ -210,20 +205,12 @@ def _chosen(data: Data, config: CaptureOptions) -> np.ndarray:
     return np.unique(np.concatenate([choose_ids(data, config.n, seed=seed) for seed in config.seeds]))
 
 
-def _named(inputs: Any) -> dict[str, Any]:
-    if isinstance(inputs, Mapping):
-        return {f"x.{name}": value for name, value in inputs.items()}
-    if isinstance(inputs, tuple | list):
-        return {f"x:{i}": value for i, value in enumerate(inputs)}
-    return {"x": inputs}
-
-
 def _write_rows(data: Data, config: CaptureOptions, path: Path) -> StoredRows:
     import torch
     from safetensors.torch import save_file
 
     batch = data.read(_chosen(data, config))
-    tensors = {name: value.detach().cpu().contiguous() for name, value in _named(batch.inputs).items()}
+    tensors = {name: value.detach().cpu().contiguous() for name, value in named(batch.inputs).items()}
     tensors["ids"] = torch.from_numpy(np.ascontiguousarray(batch.ids))
     if batch.labels is not None:
         tensors["labels"] = torch.from_numpy(np.ascontiguousarray(batch.labels))

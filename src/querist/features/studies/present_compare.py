@@ -12,6 +12,7 @@ from querist.features.captured import Capture
 from querist.features.configs import CompareConfig
 from querist.features.figures.compare import Setting, compare_figures
 from querist.features.questions import COMPARE_QUESTIONS, WARNING
+from querist.features.studies.captures import POWER_IS_LOW, peak
 from querist.features.studies.plan_compare import twins
 from querist.features.tables import COMPARE_TABLES
 from querist.results.figure import Figure
@@ -22,7 +23,6 @@ __all__ = ["draw", "lay_out", "summarise", "warn"]
 
 Tables = Mapping[str, pl.DataFrame]
 Key = tuple[str, str]
-POWER_IS_LOW = 100
 FEW = 30
 
 
@@ -154,7 +154,6 @@ def summarise(config: CompareConfig, tables: Tables, captures: Mapping[Key, Capt
     base = mine.get("source")
     size = base.n if base is not None else _reference_size(config)
     first = next(iter(mine.values()))
-    peaks = [one.bytes_peak for one in captures.values() if one.bytes_peak is not None]
     return {
         "warning": WARNING,
         "capture": {
@@ -163,7 +162,7 @@ def summarise(config: CompareConfig, tables: Tables, captures: Mapping[Key, Capt
             "normalise": config.normalise,
             "ids_hash": (base or first).ids_hash,
             "bytes_bound": max(one.bytes_bound for one in captures.values()),
-            "bytes_peak": max(peaks) if peaks else None,
+            "bytes_peak": peak(list(captures.values())),
         },
         "model": config.model,
         "source": {"name": config.source or str(config.reference), "n": size},

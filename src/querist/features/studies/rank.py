@@ -14,6 +14,7 @@ import polars as pl
 from querist.features.captured import Capture
 from querist.features.configs import RankConfig
 from querist.features.questions import RANK_QUESTIONS
+from querist.features.studies.captures import capture_row, unread_rows
 from querist.features.studies.opening import Material, called
 from querist.features.tables import RANK_TABLES
 from querist.reports.result import Result
@@ -132,12 +133,8 @@ class RankStudy(Study[RankConfig]):
             spill=folder / "spill" if config.spill else None,
         )
         path = captured.write(folder / "capture")
-        row = {"model": name, "data": role, "path": str(path), "n": captured.n, "ids_hash": captured.ids_hash}
-        row |= {"found": captured.health.found, "captured": captured.health.captured, "notes": list(captured.notes)}
-        row |= {"bytes_bound": captured.bytes_bound, "bytes_peak": captured.bytes_peak, "repeat": 0}
-        passed = [{"model": name, "what": one.what, "reason": one.reason} for one in captured.passed_over]
-        passed += [{"model": name, "what": f"{one.what} of {role}", "reason": one.reason} for one in captured.unread]
-        tables: dict[str, Any] = {"captures": [{**row, "seconds": time.perf_counter() - begun}], "passed_over": passed}
+        row = capture_row(captured, time.perf_counter() - begun, model=name, data=role, path=str(path), repeat=0)
+        tables: dict[str, Any] = {"captures": [row], "passed_over": unread_rows(captured, name, role)}
         if role == "target":
             few = data.read(captured.ids[:3]).inputs
             tables |= describe_network(config, name, network, captured, few)

@@ -9,12 +9,12 @@ import polars as pl
 
 from querist.features.configs import RankConfig
 from querist.features.questions import RANK_QUESTIONS, WARNING
+from querist.features.studies.captures import capture_block, few_examples
 from querist.features.tables import RANK_TABLES
 from querist.results.layout import Layout, Section
 
 __all__ = ["lay_out", "summarise", "warn"]
 
-POWER_IS_LOW = 100
 Rows = list[dict[str, Any]]
 
 
@@ -63,8 +63,7 @@ def lay_out(config: RankConfig, tables: Mapping[str, pl.DataFrame], drawn: Seque
 
 def summarise(config: RankConfig, tables: Mapping[str, pl.DataFrame], scores: Rows, baselines: Rows) -> dict[str, Any]:
     """The summary's own keys."""
-    captures = tables["captures"]
-    first = captures.filter(pl.col("data") == "target").row(0, named=True)
+    captures = tables["captures"].sort(pl.col("data") != "target", maintain_order=True)
     keys = ("model", "layer", "score", "value", "rank", "p")
     best: dict[str, dict[str, str]] = {}
     for row in scores:
@@ -72,14 +71,7 @@ def summarise(config: RankConfig, tables: Mapping[str, pl.DataFrame], scores: Ro
             best.setdefault(row["score"], {"model": row["model"], "layer": row["layer"]})
     return {
         "warning": WARNING,
-        "capture": {
-            "n": first["n"],
-            "reduction": config.reduce,
-            "normalise": "iso",
-            "ids_hash": first["ids_hash"],
-            "bytes_bound": captures["bytes_bound"].max(),
-            "bytes_peak": captures["bytes_peak"].max(),
-        },
+        "capture": capture_block(captures, reduction=config.reduce),
         "target": config.target,
         "ranking": [{key: row[key] for key in keys} for row in scores],
         "baselines": [{key: row.get(key) for key in keys} for row in baselines],
@@ -90,10 +82,7 @@ def summarise(config: RankConfig, tables: Mapping[str, pl.DataFrame], scores: Ro
 
 def warn(config: RankConfig, tables: Mapping[str, pl.DataFrame]) -> list[str]:
     """What a reader must know before the numbers."""
-    told = []
-    n = int(tables["captures"]["n"].min())  # type: ignore[arg-type]
-    if n < POWER_IS_LOW:
-        told.append(f"{n} examples are few: below {POWER_IS_LOW} a difference must be large to be seen.")
+    told = few_examples(int(tables["captures"]["n"].min()))  # type: ignore[arg-type]
     if config.source and config.projections < 30:
         told.append(f"{config.projections} directions are few: the distance w has a large Monte Carlo error.")
     truth = tables["truth"].filter("used")
