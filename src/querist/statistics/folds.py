@@ -32,7 +32,9 @@ def folds(
     if k < 2:
         raise BadOption("Cross-validation needs folds", value=k, allowed="2 or more")
     same_length(("rows", range(n)), ("strata", strata), ("clusters", clusters), ("pairs", pairs))
-    if strata is None and clusters is None and pairs is None and n >= k:  # what follows, where every row is like every other
+    if (
+        strata is None and clusters is None and pairs is None and n >= k
+    ):  # what follows, where every row is like every other
         found = np.empty(n, dtype=int)
         found[stream(seed, "folds", k).permutation(n)] = np.arange(n) % k
         return found

@@ -81,7 +81,9 @@ def rate_values_of(psi: Any, score: Any, *, weighting: Weighting = "qini") -> tu
         if placed.ends is not None:
             total[part] = np.add.reduceat(value[here], start - here.start)
         if weighting == "qini":
-            weight[part] = 0.5 - (start + end) / (2 * n)  # `moved` is Σ ψ over a group, which a score above it pushes down
+            weight[part] = 0.5 - (start + end) / (
+                2 * n
+            )  # `moved` is Σ ψ over a group, which a score above it pushes down
             continue
         # Σ over places of TOC gives the place j the weight H(n) − H(j − 1) − 1; a group has the mean over its places.
         up_to = end * harmonic_number(end.astype(float)) - end

@@ -47,9 +47,7 @@ def top_values(
     of_row = None if of_row is None else compact(of_row, blocks)
     if cluster is not None or n - blocks < 1:
         return [
-            mean_interval(
-                psi * _inside(placed.rows, int(a), int(b), w), cluster=cluster, block=block, level=level
-            )
+            mean_interval(psi * _inside(placed.rows, int(a), int(b), w), cluster=cluster, block=block, level=level)
             for a, b, w in zip(first, last, part, strict=True)
         ]
     value = psi[placed.rows]
