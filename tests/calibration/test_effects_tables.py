@@ -22,7 +22,6 @@ from querist.effects.evaluation import (
     multi_arm_rows,
     paired_rows,
     policy_rows,
-    response_of,
 )
 from querist.statistics import stream
 
@@ -62,7 +61,7 @@ def rates(seen: dict[tuple, list[float]]) -> dict[tuple, float]:
 def tables(X, arm, y, ids, total) -> dict:
     """Those of `evaluate` that have a p."""
     score = Scored("model", total, 0.5 * X[:, 1:2], np.array([0.5, 0.5]))
-    rows, judged = given(arm, {"y": y}, control=0, cluster=ids, mu=response_of(score)), {"model": score}
+    rows, judged = given(arm, {"y": y}, control=0, cluster=ids, mu=score), {"model": score}
     return {
         "metrics": metric_rows(judged, rows, components=COMPONENT_NAMES, conventions=("rate",)),
         "ate": average_rows(rows, COMPONENT_NAMES),

@@ -81,6 +81,37 @@ def test_a_model_in_memory_gives_what_its_folder_gives(place, tmp_path):
     assert crossed.tables["metrics"].equals(other.tables["metrics"])
 
 
+def test_a_table_that_is_read_from_its_start_gives_what_parquet_gives(place, tmp_path):
+    pl.read_parquet(place / "new.parquet").write_csv(tmp_path / "new.csv")
+    one, other = (
+        ask(study(), config(place, bootstrap=0, **table), progress=False)
+        for table in ({}, {"table": str(tmp_path / "new.csv")})
+    )
+    assert one.tables["metrics"].equals(other.tables["metrics"])
+    assert one.tables["sources"]["changed"].to_list() == other.tables["sources"]["changed"].to_list() == [0.0]
+
+
+def test_people_without_an_arm_are_left_out_of_every_pass(place, tmp_path):
+    """Features are read from the table when they are asked for: rows must be left out there as they were of arms and outcomes."""
+    frame = pl.read_parquet(place / "new.parquet")
+    holes = frame.with_columns(
+        pl.when(pl.int_range(pl.len()) % 7 == 3).then(None).otherwise(pl.col("arm")).alias("arm"),
+        pl.when(pl.int_range(pl.len()) % 2 == 1).then(None).otherwise(pl.col("x1")).alias("x1"),
+    )
+    holes.write_parquet(tmp_path / "holes.parquet", row_group_size=100)
+    holes.filter(pl.col("arm").is_not_null()).write_parquet(tmp_path / "whole.parquet")
+    asked = {"bootstrap": 0, "drop_missing_arm": True, "also": ("column:good",)}
+    one, other = (
+        ask(study(), config(place, table=str(tmp_path / name), **asked), progress=False)
+        for name in ("holes.parquet", "whole.parquet")
+    )
+    for name in ("metrics", "policies", "calibration", "seen"):
+        assert one.tables[name].equals(other.tables[name]), name
+    told = one.summary["warnings"]
+    assert any("without an arm are left out" in warning for warning in told)
+    assert [w for w in told if "x1" in w] == [w for w in other.summary["warnings"] if "x1" in w] != []
+
+
 def test_rows_of_the_fit_are_told(place):
     result = ask(study(), config(place, table=str(place / "fit.parquet"), bootstrap=0), progress=False)
     [fresh] = [finding for finding in result.findings if finding.question == "effects.fresh-rows"]

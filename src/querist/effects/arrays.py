@@ -10,9 +10,9 @@ from jaxtyping import Bool, Float, Int
 
 from querist.effects.errors import ArmMissing, ControlAbsent, LengthMismatch, NoControl, NoTreated
 from querist.errors import BadValues, ShapeMismatch, TooFewRows, near
-from querist.statistics.arrays import as_array, finite, numbered
+from querist.statistics.arrays import as_array, compact, finite, numbered
 
-__all__ = ["arm_codes", "column", "flags", "labels_of", "lengths", "matrix"]
+__all__ = ["arm_codes", "codes_among", "column", "flags", "labels_of", "lengths", "matrix"]
 
 
 def column(values: Any, what: str) -> Float[np.ndarray, "n"]:
@@ -106,7 +106,17 @@ def arm_codes(arm: Any, control: Any, arms: Sequence[Any] | None = None) -> tupl
     array = labels_of(arm, "arm")
     if not array.size:
         raise TooFewRows("arm has no rows", value=0, allowed="1 or more")
-    known, inverse = numbered(array)
+    labels, codes = codes_among(*numbered(array), control, arms)
+    return labels, codes.astype(np.int64)
+
+
+def codes_among(
+    known: np.ndarray, inverse: Int[np.ndarray, "n"], control: Any, arms: Sequence[Any] | None = None
+) -> tuple[list[Any], Int[np.ndarray, "n"]]:
+    """`arm_codes` of labels that have been numbered: the distinct ones, sorted, and the place of each row's among them.
+
+    The codes are in the smallest signed type that holds them.
+    """
     seen, counts = known.tolist(), np.bincount(inverse)
     shown = ", ".join(f"{label} ({count})" for label, count in zip(seen, counts.tolist(), strict=True))
     control = control.item() if isinstance(control, np.generic) else control
@@ -126,7 +136,7 @@ def arm_codes(arm: Any, control: Any, arms: Sequence[Any] | None = None) -> tupl
     strange = [label for label in seen if label not in labels]
     if strange:
         raise BadValues("Rows of an arm that is not listed", value=strange[0], allowed=", ".join(map(str, labels)))
-    position = np.array([labels.index(label) for label in seen])
+    position = compact(np.array([labels.index(label) for label in seen]), len(labels))
     return labels, position[inverse]
 
 

@@ -238,7 +238,7 @@ class ScoreOptions(StudyConfig):
         description="Score columns, or patterns: natural:OUTCOME, base:OUTCOME, incremental:ARM:OUTCOME, total:ARM:OUTCOME, "
         "response:ARM:OUTCOME; none: all but responses.",
     )
-    batch_rows: int = Field(default=65_536, ge=1, description="Rows that are scored at once.")
+    batch_rows: int = Field(default=16_384, ge=1, description="Rows that are scored at once.")
     file_rows: int = Field(default=1_048_576, ge=1, description="Rows of one file at most, row groups whole.")
 
     @field_validator("id", "columns", mode="before")

@@ -22,6 +22,9 @@ Kind = Literal["binary", "continuous", "count", "hurdle"]
 
 KINDS: tuple[str, ...] = get_args(Kind)
 
+BLOCK = 1 << 16
+"""Rows that are compared at a time."""
+
 _ALLOWED = {
     "binary": "0 and 1",
     "continuous": "any number",
@@ -52,6 +55,26 @@ class Outcomes:
     def take(self, rows: Any) -> Outcomes:
         """Some rows: numbers, a mask or a slice."""
         return Outcomes(self.names, self.kinds, self.values[rows], self.observed[rows], self.notes)
+
+    def compact(self) -> Outcomes:
+        """The same outcomes column by column, in the smallest floats that hold every value as it is."""
+        values: Any = np.asfortranarray(self.values)
+        for kind in (np.float16, np.float32):
+            if all(_held_by(values[:, k], kind) for k in range(values.shape[1])):
+                values = values.astype(kind, order="F")
+                break
+        observed = np.broadcast_to(True, values.shape) if self.observed.all() else self.observed
+        return Outcomes(self.names, self.kinds, values, observed, self.notes)
+
+
+def _held_by(column: np.ndarray, kind: type) -> bool:
+    """Whether floats of this kind hold every value as it is."""
+    for start in range(0, column.size, BLOCK):
+        part = column[start : start + BLOCK]
+        with np.errstate(over="ignore"):
+            if not np.array_equal(part.astype(kind), part, equal_nan=True):
+                return False
+    return True
 
 
 def parse_outcomes(spelled: Iterable[str]) -> dict[str, str | None]:

@@ -10,15 +10,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
+from jaxtyping import Int
 
-from querist.effects.arrays import labels_of
 from querist.effects.errors import ArmMissing
 from querist.effects.outcomes import Outcomes, parse_outcomes, prepare_outcomes
 from querist.errors import BadOption, BadValues, UnknownName, near
 from querist.sources.rows.table import Rows
 from querist.sources.rows.values import kind_of, numbers, plain, texts
+from querist.statistics.arrays import compact, numbered
 
-__all__ = ["People", "Roles", "arm_labels", "read_people", "roles_of"]
+__all__ = [
+    "People",
+    "Roles",
+    "arm_labels",
+    "missing_cells",
+    "missing_features",
+    "numbered_labels",
+    "read_people",
+    "roles_of",
+]
 
 pc: Any = pyarrow.compute
 
@@ -38,29 +48,49 @@ class Roles:
     @property
     def names(self) -> list[str]:
         """Every column that is read, each once."""
+        return list(dict.fromkeys([*self.features, *self.held]))
+
+    @property
+    def held(self) -> list[str]:
+        """Every column that is more than a feature, each once."""
         others = [one for one in (self.cluster, self.block, self.weight) if one is not None]
-        return list(dict.fromkeys([*self.features, self.arm, *self.outcomes, *others]))
+        return list(dict.fromkeys([self.arm, *self.outcomes, *others]))
 
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """A table in memory: `features` an Arrow table, arm labels [n], outcomes (None where none is named), cluster, block [n], weight [n].
+    """A table in memory: `features` an Arrow table, outcomes (None where none is named), cluster, block [n], weight [n].
 
-    `kept` are the numbers of its rows in the table that was read; `warnings` what a person must know.
+    Arms are held as `places` [n], small integers, among their distinct labels `levels`; `arm` gives the labels themselves. `kept`
+    are the numbers of its rows in the table that was read, None where all are; `warnings` what a person must know.
     """
 
     roles: Roles
     features: pa.Table
-    arm: np.ndarray
+    levels: np.ndarray
+    places: Int[np.ndarray, "n"]
     outcomes: Outcomes | None
     cluster: np.ndarray | None
     block: np.ndarray | None
     weight: np.ndarray | None
-    kept: np.ndarray
+    kept: Int[np.ndarray, "n"] | None
     warnings: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.arm)
+        return self.places.size
+
+    @property
+    def arm(self) -> np.ndarray:
+        """The label of each row's arm."""
+        return self.levels[self.places]
+
+    def of(self, table: pa.Table) -> pa.Table:
+        """These people's rows of the table that was read."""
+        return table if self.kept is None else table.take(pa.array(self.kept))
+
+    def numbers_of(self, rows: Int[np.ndarray, "r"]) -> Int[np.ndarray, "r"]:
+        """Numbers, in the table that was read, of some of these people."""
+        return rows if self.kept is None else self.kept[rows]
 
 
 def roles_of(
@@ -154,16 +184,49 @@ def arm_labels(column: Any, *, what: str = "arm") -> tuple[np.ndarray, np.ndarra
     return np.asarray(texts(array, what).fill_null("").to_pylist(), dtype=str), known
 
 
-def read_people(rows: Rows, roles: Roles, *, positive: Any = None, drop_missing_arm: bool = False) -> People:
+def numbered_labels(column: Any, *, what: str = "arm") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`arm_labels` as the distinct ones, sorted, and the place [n] of each row's among them (any place where it is not known).
+
+    Texts are never held row by row. Raises as `arm_labels`.
+    """
+    array = plain(column)
+    if kind_of(array.type) == "number" or pa.types.is_boolean(array.type):
+        labels, known = arm_labels(array, what=what)
+        levels, places = numbered(labels)
+    else:
+        known = ~np.asarray(array.is_null())
+        array = texts(array, what)
+        array = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+        entries = np.asarray(["" if entry is None else entry for entry in array.dictionary.to_pylist()], dtype=str)
+        levels, order = np.unique(entries, return_inverse=True)
+        if not levels.size:
+            levels, order = np.array([""]), np.zeros(1, dtype=np.int64)
+        places = compact(order, levels.size)[np.asarray(array.indices.fill_null(0))]
+    return levels, compact(places, levels.size), known
+
+
+def _held(levels: np.ndarray, places: Int[np.ndarray, "n"]) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
+    """Labels without those that no row has."""
+    seen = np.bincount(places, minlength=levels.size) > 0
+    if seen.all():
+        return levels, places
+    held = levels[seen]
+    return held, compact(np.cumsum(seen) - 1, held.size)[places]
+
+
+def read_people(
+    rows: Rows, roles: Roles, *, positive: Any = None, drop_missing_arm: bool = False, features: bool = True
+) -> People:
     """The columns of these roles in memory, arms and outcomes checked.
 
     drop_missing_arm: leave out rows without an arm and say how many, instead of refusing the table. Outcomes that are missing stay
-    missing. Raises ArmMissing, OutcomeKind, OutcomeEmpty, BadValues for a cluster or weight that is missing.
+    missing. features: whether they are read too; a People without them has a table of no columns, and no warning of them. Raises
+    ArmMissing, OutcomeKind, OutcomeEmpty, BadValues for a cluster or weight that is missing.
     """
-    table = rows.table(roles.names)
-    labels, known = arm_labels(table.column(roles.arm), what=roles.arm)
+    table = rows.table(roles.names if features else roles.held)
+    levels, places, known = numbered_labels(table.column(roles.arm), what=roles.arm)
     warnings = list(rows.notes)
-    kept = np.arange(table.num_rows)
+    kept = None
     if not known.all():
         gone = int((~known).sum())
         if not drop_missing_arm:
@@ -174,9 +237,9 @@ def read_people(rows: Rows, roles: Roles, *, positive: Any = None, drop_missing_
                 mend="Leave these rows out (--drop-missing-arm)",
             )
         kept = np.flatnonzero(known)
-        table, labels = table.take(kept), labels[kept]
+        table, places = table.take(kept), places[kept]
         warnings.append(f"{gone} rows without an arm are left out")
-    labels = labels_of(labels, roles.arm)
+    levels, places = _held(levels, places)
     outcomes = None
     if roles.outcomes:
         outcomes = prepare_outcomes(table.select(list(roles.outcomes)), roles.outcomes, positive)
@@ -185,14 +248,13 @@ def read_people(rows: Rows, roles: Roles, *, positive: Any = None, drop_missing_
             warnings.append(
                 f"The outcome {name} is missing in {count} of {len(outcomes)} rows and counts there for nothing"
             )
-    features = table.select(list(roles.features))
-    for name in roles.features:
-        if missing := _missing(features.column(name)):
-            warnings.append(f"The feature {name} is missing in {missing} of {features.num_rows} rows")
+    held = table.select(list(roles.features) if features else [])
+    warnings += missing_features({name: missing_cells(held.column(name)) for name in held.column_names}, places.size)
     return People(
         roles,
-        features,
-        labels,
+        held,
+        levels,
+        places,
         outcomes,
         _ids(table, roles.cluster),
         _ids(table, roles.block),
@@ -202,7 +264,13 @@ def read_people(rows: Rows, roles: Roles, *, positive: Any = None, drop_missing_
     )
 
 
-def _missing(column: Any) -> int:
+def missing_features(missing: Mapping[str, int], rows: int) -> list[str]:
+    """Warnings of the features that are missing in so many of the rows."""
+    return [f"The feature {name} is missing in {n} of {rows} rows" for name, n in missing.items() if n]
+
+
+def missing_cells(column: Any) -> int:
+    """Cells of an Arrow column without a value, NaN among them."""
     count = column.null_count
     if pa.types.is_floating(column.type):
         count += pc.sum(pc.is_nan(column)).as_py() or 0

@@ -14,6 +14,7 @@ __all__ = [
     "as_array",
     "check_level",
     "codes",
+    "compact",
     "finite",
     "numbered",
     "refuse_nonfinite",
@@ -103,13 +104,22 @@ def numbered(labels: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
         low = labels.min()
         span = int(labels.max()) - int(low)
         if span <= 2 * labels.size:
-            place = labels.astype(np.int64) - int(low) if labels.dtype.itemsize < 8 else (labels - low).astype(np.int64)
+            if labels.dtype.itemsize < 8:
+                place = labels.astype(np.int64)
+                place -= int(low)
+            else:
+                place = (labels - low).astype(np.int64, copy=False)
             seen = np.bincount(place, minlength=span + 1) > 0
-            first = np.zeros(span + 1, dtype=np.int64)
-            first[place] = np.arange(labels.size)
-            return labels[first[seen]], (np.cumsum(seen) - 1)[place]
+            known = np.flatnonzero(seen).astype(labels.dtype)
+            known += low
+            return known, (np.cumsum(seen) - 1)[place]
     known, inverse = np.unique(labels, return_inverse=True)
     return known, inverse.reshape(-1)
+
+
+def compact(numbers: Int[np.ndarray, "n"], count: int) -> Int[np.ndarray, "n"]:
+    """Codes 0 … count − 1 in the smallest signed type that holds them."""
+    return numbers.astype(np.result_type(np.int8, np.min_scalar_type(-max(count, 1))), copy=False)
 
 
 def check_level(level: float) -> None:

@@ -8,10 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from querist.errors import BadOption, BadValues, TooFewRows
-from querist.statistics.arrays import as_array, check_level, codes, finite, same_length, weights_of
+from querist.statistics.arrays import as_array, check_level, codes, compact, finite, same_length, weights_of
 from querist.statistics.estimate import Estimate
 
 __all__ = ["mean_interval", "paired_t", "t_estimate", "wilson"]
+
+
+BLOCK = 1 << 16
+"""Rows that are looked up in a table at a time: wider than a byte, what they are looked up by would be copied whole."""
 
 
 def t_estimate(estimate: float, se: float, degrees: int, level: float, n: int, method: str) -> Estimate:
@@ -63,22 +67,28 @@ def mean_interval(
     check_level(level)
     x = finite(values, "values").ravel()
     same_length(("values", x), ("cluster", cluster), ("block", block))
-    w = weights_of(weight, x.size)
-    present = w > 0
-    if x.size and not present.any():
-        raise BadValues("Weights must not all be zero", value=0.0, allowed="one above 0")
-    x, w = x[present], w[present]
+    w, present = None, slice(None)
+    if weight is not None:
+        w = weights_of(weight, x.size)
+        present = w > 0
+        if x.size and not present.any():
+            raise BadValues("Weights must not all be zero", value=0.0, allowed="one above 0")
+        x, w = x[present], w[present]
     label, groups = codes(as_array(cluster)[present], "Clusters") if cluster is not None else (None, x.size)
     of_row, blocks = codes(as_array(block)[present], "Blocks") if block is not None else (None, 1)
+    of_row = None if of_row is None else compact(of_row, blocks)
     strata = of_row if label is None or of_row is None else _block_of_cluster(label, of_row, groups)
     degrees = groups - blocks
     if degrees < 1:
         raise TooFewRows(
             "A mean's interval needs more independent units than blocks", value=groups, allowed=f"{blocks + 1} or more"
         )
-    share = w / w.sum()
+    # Tables of many millions come here: nothing [n] is made that another array can be turned into.
+    share = np.full(x.size, 1.0 / x.size) if w is None else w / w.sum()
     mean = float(share @ x)
-    influence = share * (x - mean)
+    influence = x - mean
+    influence *= share
+    del share
     sums = influence if label is None else np.bincount(label, influence, minlength=groups)
     if strata is None:
         variance = groups / (groups - 1) * float(sums @ sums)
@@ -87,12 +97,17 @@ def mean_interval(
         lone = size == 1
         centre = np.where(lone, 0.0, np.bincount(strata, sums, minlength=blocks) / size)
         factor = np.where(lone, 1.0, size / np.maximum(size - 1, 1))
-        variance = float((factor[strata] * (sums - centre[strata]) ** 2).sum())
+        for start in range(0, groups, BLOCK):
+            part, of = sums[start : start + BLOCK], strata[start : start + BLOCK]
+            part -= centre[of]
+            part *= part
+            part *= factor[of]
+        variance = float(sums.sum())
     return t_estimate(mean, math.sqrt(variance), degrees, level, groups, "t on influence values")
 
 
 def _block_of_cluster(label: np.ndarray, of_row: np.ndarray, groups: int) -> np.ndarray:
-    strata = np.empty(groups, dtype=int)
+    strata = np.empty(groups, dtype=of_row.dtype)
     strata[label] = of_row
     if (strata[label] != of_row).any():
         raise BadOption("A cluster lies in two blocks", value="cluster and block", mend="Give every cluster one block")

@@ -108,6 +108,12 @@ def test_groups_are_read_by_themselves(frame, tmp_path):
         if not rows.has_groups:
             with pytest.raises(BadOption, match="pieces"):
                 _ = rows.groups
+            wanted = [999, 0, 450, 0, 301]
+            assert rows.take(wanted, ["id"]).column("id").to_pylist() == wanted
+            assert rows.take([], ["id"]).num_rows == 0
+            for outside in (1000, -1):
+                with pytest.raises(BadOption, match=str(outside)):
+                    rows.take([0, outside])
             rows = rows.grouped(tmp_path / "grouped", group_rows=300)
             assert rows.groups == (300, 300, 300, 100)
         assert sum(rows.groups) == N

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from querist.effects.arrays import matrix
 from querist.effects.errors import BudgetRange, CostRange
 from querist.errors import ShapeMismatch
-from querist.statistics.arrays import to_numpy
+from querist.statistics.arrays import compact, to_numpy
 
 __all__ = ["Steps", "blocks", "budget_of", "costs_of", "hull", "rewards_of"]
 
@@ -74,7 +74,8 @@ def hull(reward: Float[np.ndarray, "n M"], cost: Float[np.ndarray, "n M"]) -> St
     Of arms on one edge all have a step, so that a whole answer can stop between. O(n·M²) in blocks.
     """
     n, arms = reward.shape
-    initial = np.zeros(n, dtype=np.int64)
+    small = compact(np.zeros(0, dtype=np.int64), arms + 1).dtype
+    initial = np.zeros(n, dtype=small)
     found: list[list[tuple[np.ndarray, ...]]] = [[] for _ in range(arms)]
     for part in blocks(n):
         r, c = reward[part], cost[part]
@@ -98,13 +99,13 @@ def hull(reward: Float[np.ndarray, "n M"], cost: Float[np.ndarray, "n M"]) -> St
             pick = np.where(slope == best[:, None], dc, np.inf).argmin(axis=1)
             line = np.arange(rows.size)
             last = np.minimum(last, best)  # rounding must not put a step before the one it stands on
-            who = (one.astype(np.int32) for one in (rows + part.start, pick + 1, now))
+            who = ((rows + part.start).astype(np.int32), (pick + 1).astype(small), now.astype(small))
             steps.append((*who, dc[line, pick], dr[line, pick], last))
             at_c, at_r, now = c[line, pick], r[line, pick], pick + 1
     flat = [list(step) for steps in found for step in steps]
     if not flat:
-        none, empty = np.zeros(0, dtype=np.int32), np.zeros(0)
-        return Steps(none, none, none, empty, empty, empty, initial)
+        row, none, empty = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=small), np.zeros(0)
+        return Steps(row, none, none, empty, empty, empty, initial)
     del (
         found
     )  # one column at a time, its pieces gone before the next is joined: steps are most of an allocation's memory

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from querist.effects.arrays import lengths, matrix
-from querist.effects.budget._hull import budget_of, costs_of, hull, rewards_of
-from querist.effects.budget._path import Path, budget_path, sorted_path
+from querist.effects.budget._hull import blocks, budget_of, costs_of, hull, rewards_of
+from querist.effects.budget._path import budget_path, sorted_path
 from querist.effects.errors import BudgetRange
 from querist.errors import UndefinedMetric
 from querist.statistics import Estimate, mean_interval
@@ -40,16 +40,12 @@ def multi_arm_qini(
     psi = matrix(psi, "psi", (n, arms))
     cost = costs_of(cost, reward.shape)
     lengths(reward=reward, psi=psi, cluster=cluster, block=block)
-    path = budget_path(reward, cost)
-    end = float(path.spend[-1]) / n
-    most = end if max_spend is None else budget_of(max_spend)
-    if not np.isfinite(most) or most == 0:
-        if max_spend is None:
-            raise UndefinedMetric("No arm is worth buying for anybody: there is no curve to compare")
-        raise BudgetRange("max_spend lies outside its range", value=most, allowed="above 0, finite")
-    area, influence = _model(path, psi, n, most)
+    area, values, most = _model(reward, psi, cost, max_spend)
     other, reference = _reference(reward, psi, cost, most)
-    values = (area - other + influence - reference) / most
+    values += area - other
+    values -= reference
+    values /= most
+    del reference
     return mean_interval(values, cluster=cluster, block=block)
 
 
@@ -60,51 +56,82 @@ def spend_curve(reward: Any, psi: Any, cost: Any) -> SpendCurve:
     psi = matrix(psi, "psi", (n, arms))
     cost = costs_of(cost, reward.shape)
     path = budget_path(reward, cost)
-    start, end, gains, _ = _groups(path, psi)
-    spend = np.r_[0.0, path.spend[end]] / n
-    value = np.r_[0.0, np.cumsum(np.add.reduceat(gains, start) if start.size else gains)] / n + _free(path, psi).mean()
+    edges, gains = _groups(path.shadow_price), _gains(path.row, path.arm, path.previous, psi)
+    spend = np.r_[0.0, path.spend[edges[1:]]] / n
+    won = np.add.reduceat(gains, edges[:-1]) if gains.size else gains
+    value = np.r_[0.0, np.cumsum(won)] / n + _free(path.initial, psi).mean()
     nodes, heights, _ = _nodes(reward, psi, cost)
     return spend, value, np.interp(spend, nodes, heights)
 
 
-def _free(path: Path, psi: np.ndarray) -> np.ndarray:
-    rows = np.arange(len(psi))
-    return np.where(path.initial > 0, psi[rows, np.maximum(path.initial, 1) - 1], 0.0)
+def _gains(row: np.ndarray, arm: np.ndarray, previous: np.ndarray, psi: np.ndarray) -> Float[np.ndarray, "steps"]:
+    """What each step adds to ψ. Steps are looked up a block at a time, as places of all of them would be as wide as what is found."""
+    found = np.empty(row.size)
+    for part in blocks(row.size):
+        who, before = row[part], previous[part]
+        held = np.where(before > 0, psi[who, np.maximum(before, 1) - 1], 0.0)
+        found[part] = psi[who, arm[part] - 1] - held
+    return found
 
 
-def _groups(path: Path, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """First and last step (exclusive) of each group of equal slope; each step's gain in ψ, and its group."""
-    price = path.shadow_price
-    new = np.r_[True, price[1:] != price[:-1]] if price.size else np.zeros(0, dtype=bool)
-    start = np.flatnonzero(new)
-    end = np.r_[start[1:], price.size] if start.size else start
-    before = np.where(path.previous > 0, psi[path.row, np.maximum(path.previous, 1) - 1], 0.0)
-    return start, end, psi[path.row, path.arm - 1] - before, np.cumsum(new) - 1
+def _free(initial: np.ndarray, psi: np.ndarray) -> Float[np.ndarray, "n"]:
+    """ψ of the arm that each person has for nothing."""
+    found = np.zeros(initial.size)
+    free = np.flatnonzero(initial)
+    found[free] = psi[free, initial[free] - 1]
+    return found
 
 
-def _model(path: Path, psi: np.ndarray, n: int, most: float) -> tuple[float, Float[np.ndarray, "n"]]:
-    """Area under the model's curve and each row's influence on it (mean 0).
+def _groups(price: np.ndarray) -> Int[np.ndarray, "groups+1"]:
+    """First step of each group of equal slope, and the number of steps."""
+    return np.flatnonzero(np.concatenate([[True], price[1:] != price[:-1], [True]])) if price.size else np.zeros(1, int)
+
+
+def _model(
+    reward: np.ndarray, psi: np.ndarray, cost: np.ndarray, max_spend: float | None
+) -> tuple[float, Float[np.ndarray, "n"], float]:
+    """Area under the model's curve, each row's influence on it (mean 0), and the largest mean spend. Raises as `multi_arm_qini`.
 
     At a mean spend B the rows above a price are treated, and that price moves with the sample so that B is spent: a row adds its
     own ψ and takes from the margin what its cost buys there. Integrated over B, the margin's worth is a difference of values.
     """
-    free = _free(path, psi)
-    start, end, gains, group = _groups(path, psi)
-    values = free * most
-    if start.size:
-        left, right = path.spend[start] / n, path.spend[end] / n
-        total = np.add.reduceat(gains, start) / n
-        inside = np.clip((most - left) / (right - left), 0.0, 1.0)
-        length = inside * (most - left - inside * (right - left) / 2)
-        reached = np.cumsum(total * inside)
-        middle = reached - total * inside / 2
-        margin = np.where(inside > 0, inside * (reached[-1] - middle), 0.0)
-        step = np.diff(path.spend)
-        values += np.bincount(path.row, gains * length[group] - step * margin[group], minlength=n)
-        area = free.mean() * most + float(total @ length)
-    else:
-        area = float(free.mean()) * most
-    return float(area), values - values.mean()
+    n, path = len(psi), budget_path(reward, cost)
+    spend, row = path.spend, path.row
+    end = float(spend[-1]) / n
+    most = end if max_spend is None else budget_of(max_spend)
+    if not np.isfinite(most) or most == 0:
+        if max_spend is None:
+            raise UndefinedMetric("No arm is worth buying for anybody: there is no curve to compare")
+        raise BudgetRange("max_spend lies outside its range", value=most, allowed="above 0, finite")
+    gains, edges = _gains(row, path.arm, path.previous, psi), _groups(path.shadow_price)
+    values = _free(path.initial, psi)
+    del path  # of what follows the largest arrays are as long as it: beside it they would be half of all that is held
+    area = float(values.mean()) * most
+    values *= most
+    if gains.size:
+        count = edges.size - 1
+        inside, length = np.empty(count), np.empty(count)
+        for part in blocks(count):
+            left, right = spend[edges[part]] / n, spend[edges[part.start + 1 : part.stop + 1]] / n
+            inside[part] = cut = np.clip((most - left) / (right - left), 0.0, 1.0)
+            length[part] = cut * (most - left - cut * (right - left) / 2)
+        total = np.add.reduceat(gains, edges[:-1])
+        total /= n
+        area += float(total @ length)
+        total *= inside
+        reached = np.cumsum(total)
+        whole = reached[-1]
+        for part in blocks(count):
+            middle = reached[part] - total[part] / 2
+            margin = np.where(inside[part] > 0, inside[part] * (whole - middle), 0.0)
+            first, last = int(edges[part.start]), int(edges[part.stop])
+            steps, size = slice(first, last), np.diff(edges[part.start : part.stop + 1])
+            gains[steps] *= np.repeat(length[part], size)
+            gains[steps] -= np.diff(spend[first : last + 1]) * np.repeat(margin, size)
+        del inside, length, total, reached, edges, spend
+        values += np.bincount(row, gains, minlength=n)
+    values -= values.mean()
+    return area, values, most
 
 
 def _nodes(reward: np.ndarray, psi: np.ndarray, cost: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[int]]:
@@ -138,7 +165,9 @@ def _reference(reward: np.ndarray, psi: np.ndarray, cost: np.ndarray, most: floa
         dv[-1] += most - x[-1]
         dx[-1] -= v[-1]
     values = np.zeros(len(psi))
-    for k, arm in enumerate(order):
-        if arm:
-            values += dv[k] * psi[:, arm - 1] + dx[k] * cost[:, arm - 1]
-    return float(area), values - values.mean()
+    for part in blocks(len(psi)):
+        for k, arm in enumerate(order):
+            if arm:
+                values[part] += dv[k] * psi[part, arm - 1] + dx[k] * cost[part, arm - 1]
+    values -= values.mean()
+    return float(area), values

@@ -4,7 +4,15 @@ from querist.effects.design._overlap import Overlap, balance_weights, overlap
 from querist.effects.design._power import plan
 from querist.effects.design._propensity import CLIP, arm_shares, clipped, estimated_propensity, propensities
 from querist.effects.design._randomisation import SRM, arm_auc, assignment_units, smd, smd_levels, srm
-from querist.effects.design._scores import aipw_scores, ate, component_scores, effect_scores, gamma, tier_weights_of
+from querist.effects.design._scores import (
+    aipw_scores,
+    ate,
+    component_scores,
+    corrected,
+    effect_scores,
+    gamma,
+    tier_weights_of,
+)
 
 __all__ = [
     "CLIP",
@@ -18,6 +26,7 @@ __all__ = [
     "balance_weights",
     "clipped",
     "component_scores",
+    "corrected",
     "effect_scores",
     "estimated_propensity",
     "gamma",

@@ -14,7 +14,11 @@ from querist.errors import BadOption, BadValues, ShapeMismatch
 from querist.statistics import Estimate, mean_interval
 from querist.statistics.arrays import finite
 
-__all__ = ["aipw_scores", "ate", "component_scores", "effect_scores", "gamma", "tier_weights_of"]
+__all__ = ["aipw_scores", "ate", "component_scores", "corrected", "effect_scores", "gamma", "tier_weights_of"]
+
+
+BLOCK = 1 << 16
+"""Rows that are corrected at a time, lest places and differences be held of all."""
 
 
 def aipw_scores(
@@ -61,9 +65,22 @@ def gamma(
         found = np.zeros((n, arms))
     else:
         found = matrix(mu, "mu", (n, arms)).copy()
-    rows = np.arange(n)
-    found[rows, codes] += (y - found[rows, codes]) / e[rows, codes]
-    return found
+    return corrected(found, codes, y, e)
+
+
+def corrected(
+    mu: Float[np.ndarray, "n arms"],
+    codes: Int[np.ndarray, "n"],
+    y: Float[np.ndarray, "n"],
+    e: Float[np.ndarray, "n arms"],
+) -> Float[np.ndarray, "n arms"]:
+    """Γ of responses μ, in their place: the array that is given is changed."""
+    for start in range(0, codes.size, BLOCK):
+        part = slice(start, start + BLOCK)
+        found, arm, own = mu[part], codes[part], e[part]
+        rows = np.arange(arm.size)
+        found[rows, arm] += (y[part] - found[rows, arm]) / own[rows, arm]
+    return mu
 
 
 def effect_scores(scores: Float[np.ndarray, "n arms"]) -> Float[np.ndarray, "n M"]:

@@ -2,7 +2,7 @@
 
 from querist.effects.evaluation._averages import arms_differ, arms_differ_rows, average_rows, with_holm
 from querist.effects.evaluation._evaluate import Evaluation, compare, evaluate
-from querist.effects.evaluation._given import NATURAL, RANDOM, Component, Given, Scored, given, response_of, scored
+from querist.effects.evaluation._given import NATURAL, RANDOM, Coded, Component, Given, Scored, given, scored
 from querist.effects.evaluation._policies import BEST, multi_arm_rows, policy_rows
 from querist.effects.evaluation._rankings import calibration_rows, curve_rows, metric_rows, paired_rows
 
@@ -10,6 +10,7 @@ __all__ = [
     "BEST",
     "NATURAL",
     "RANDOM",
+    "Coded",
     "Component",
     "Evaluation",
     "Given",
@@ -26,7 +27,6 @@ __all__ = [
     "multi_arm_rows",
     "paired_rows",
     "policy_rows",
-    "response_of",
     "scored",
     "with_holm",
 ]

@@ -53,7 +53,7 @@ def arms_differ(cell: Cell, *, level: float = 0.95) -> tuple[float, int, float, 
         return None
     contrasts = psi[:, 1:] - psi[:, :1]
     mean = contrasts.mean(axis=0)
-    covariance = covariance_of(contrasts, cell.dependence)
+    covariance = covariance_of(list(contrasts.T), cell.dependence)
     statistic = float(mean @ np.linalg.pinv(covariance) @ mean)
     degrees = int(np.linalg.matrix_rank(covariance))
     totals = psi.mean(axis=0)
@@ -104,18 +104,18 @@ def _mean(values: np.ndarray, cell: Cell, level: float) -> Estimate | None:
         return None
 
 
-def covariance_of(values: np.ndarray, dependence: dict[str, Any]) -> np.ndarray:
-    """Of the mean of columns [m, c], from their intervals' variances: polarised over pairs of columns."""
+def covariance_of(columns: Sequence[np.ndarray], dependence: dict[str, Any]) -> np.ndarray:
+    """Of the means of columns [m] each, from their intervals' variances: polarised over pairs of columns."""
 
     def variance(column: np.ndarray) -> float:
         se = mean_interval(column, **dependence).se
         return 0.0 if se is None else se**2
 
-    count = values.shape[1]
-    own = [variance(values[:, i]) for i in range(count)]
+    count = len(columns)
+    own = [variance(column) for column in columns]
     found = np.diag(own)
     for i in range(count):
         for j in range(i):
-            both = variance(values[:, i] + values[:, j])
+            both = variance(columns[i] + columns[j])
             found[i, j] = found[j, i] = (both - own[i] - own[j]) / 2
     return found

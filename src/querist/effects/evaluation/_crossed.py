@@ -33,8 +33,7 @@ def with_choice(
     """
     if own.se is None or own.low is None or own.high is None or own.se == 0:
         return own
-    columns = np.column_stack([gamma, followed])
-    whole = covariance_of(columns, dependence)
+    whole = covariance_of([*gamma.T, followed], dependence)
     means = gamma.mean(axis=0)
     best = int(np.argmax(means))
     gap = means[best] - means

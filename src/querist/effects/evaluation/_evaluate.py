@@ -19,7 +19,6 @@ from querist.effects.evaluation._given import (
     Given,
     Scored,
     given,
-    response_of,
     scored,
 )
 from querist.effects.evaluation._policies import multi_arm_rows, policy_rows
@@ -139,7 +138,7 @@ def evaluate(
     first = next((score for score in judged.values() if score.natural is not None), None)
     if first is not None and (mu is None or tier_weights is None):
         rows = rows_with(
-            mu=response_of(first) if mu is None else mu,
+            mu=first if mu is None else mu,
             tier_weights=first.own if tier_weights is None else tier_weights,
         )
     spent = None if cost is None else costs(cost, rows)

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal
+from functools import cached_property, partial
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from querist.effects.arrays import arm_codes, lengths, matrix
-from querist.effects.design import component_scores, effect_scores, gamma, propensities, tier_weights_of
+from querist.effects.design import component_scores, corrected, effect_scores, gamma, propensities, tier_weights_of
 from querist.effects.parts import Effects
 from querist.errors import BadOption, ShapeMismatch
 from querist.statistics.arrays import codes as id_codes
+from querist.statistics.arrays import compact, refuse_nonfinite
 
 __all__ = [
     "COMPONENTS",
     "NATURAL",
     "RANDOM",
     "Cell",
+    "Coded",
     "Component",
     "Given",
     "Scored",
     "given",
     "reason_of",
-    "response_of",
     "scored",
 ]
 
@@ -34,6 +35,13 @@ Component = Literal["total", "base", "incremental"]
 COMPONENTS = ("total", "base", "incremental")
 NATURAL, RANDOM = "natural response", "random"
 """Names of the two rankings that every score is set beside."""
+
+
+class Coded(NamedTuple):
+    """Arms as numbers: labels with control first, and the place [n] of each row's among them."""
+
+    labels: Sequence[Any]
+    codes: Int[np.ndarray, "n"]
 
 
 @dataclass(frozen=True)
@@ -61,15 +69,27 @@ class Cell:
 
     k: int
     name: str
-    rows: Int[np.ndarray, "m"]
+    rows: Int[np.ndarray, "m"] | slice
+    """Their numbers; the slice of all where it was observed on all, so that nothing is copied to take them."""
     y: Float[np.ndarray, "m"]
     arm: Int[np.ndarray, "m"]
     e: Float[np.ndarray, "m arms"]
-    gamma: Float[np.ndarray, "m arms"]
+    scores: Callable[[], Float[np.ndarray, "m arms"]]
+    """Makes `gamma`."""
     cluster: Int[np.ndarray, "m"] | None
     block: np.ndarray | None
     reasons: tuple[str | None, ...]
     """Of each arm: why its effect cannot be told, None where it can."""
+
+    @property
+    def numbers(self) -> Int[np.ndarray, "m"]:
+        """`rows` as numbers."""
+        return np.arange(self.y.size) if isinstance(self.rows, slice) else self.rows
+
+    @property
+    def gamma(self) -> Float[np.ndarray, "m arms"]:
+        """Scores Γ of control and every arm; made anew each time, as they are wider than what is made of them."""
+        return self.scores()
 
     @cached_property
     def psi(self) -> Float[np.ndarray, "m M"]:
@@ -108,7 +128,7 @@ def given(
     arm: Any,
     outcomes: Mapping[str, Any],
     *,
-    control: Any,
+    control: Any = None,
     arms: Sequence[Any] | None = None,
     propensity: Any = None,
     mu: Any = None,
@@ -118,37 +138,35 @@ def given(
     min_events: int = 5,
     seed: int = 0,
 ) -> Given:
-    """Check the rows. outcomes: name to column [n], NaN where unobserved; mu: [n, M+1, K] of a model that never saw these rows.
+    """Check the rows. arm: labels [n], or `Coded` where they have been numbered; outcomes: name to
+    column [n], NaN where unobserved; mu: [n, M+1, K] of a model that never saw these rows, or a `Scored` that states responses.
 
     With propensities as arm shares, arms count as given in fixed numbers: each row's arm is its block, which keeps 5 % tests at
     5 % (see `rate`). Raises what `arm_codes`, `propensities` and `matrix` raise.
     """
-    labels, codes = arm_codes(arm, control, arms)
+    labels, codes = arm if isinstance(arm, Coded) else arm_codes(arm, control, arms)
     n, count = codes.size, len(labels)
-    lengths(arm=codes, cluster=cluster, **outcomes)
+    codes = compact(codes, count)
+    lengths(arm=codes, cluster=cluster)
+    for name, column in outcomes.items():
+        lengths(arm=codes, **{name if name != "arm" else "outcome": column})
     share = propensity is None or (isinstance(propensity, str) and propensity == "share")
     e = propensities("share" if share else propensity, labels, codes)
-    nuisance = None if mu is None else np.asarray(mu, dtype=float)
-    # Where a model's own rows did not carry an effect its column is empty as a whole: means of arms serve that outcome.
-    lost: list[bool] = [False] * len(outcomes)
-    if nuisance is not None and nuisance.ndim == 3 and len(nuisance):
-        empty = np.asarray(np.isnan(nuisance).all(axis=0))
-        lost = np.any(empty, axis=0).tolist()
-        nuisance = matrix(np.where(empty, 0.0, nuisance), "mu", (n, count, len(outcomes)))
-    elif nuisance is not None:
-        matrix(nuisance, "mu", (n, count, len(outcomes)))  # raises
+    nuisance = None
+    if mu is not None:
+        nuisance = _whole_columns(mu, (n, count, len(outcomes)))
     ids = None if cluster is None else id_codes(cluster, "Clusters")[0]
     cells = []
     for k, (name, column) in enumerate(outcomes.items()):
         y = np.asarray(column, dtype=float)
         seen = np.isfinite(y)
-        if np.isinf(y).any():
+        if not seen.all() and np.isinf(y).any():
             matrix(y[:, None], f"outcome {name}", (n, 1))  # raises, with the row
-        rows = np.flatnonzero(seen)
+        rows = slice(None) if seen.all() else np.flatnonzero(seen)
         mine, value = codes[rows], y[rows]
-        at = propensities("share", labels, mine) if share and rows.size else e[rows]
+        at = propensities("share", labels, mine) if share and value.size else e[rows]
         reasons = _reasons(value, mine, count, min_rows, min_events, labels)
-        nuisance_here = None if nuisance is None or lost[k] else nuisance[rows, :, k]
+        response = None if nuisance is None or k not in nuisance else partial(_response, mu, rows, k)
         cells.append(
             Cell(
                 k,
@@ -157,7 +175,7 @@ def given(
                 value,
                 mine,
                 np.asarray(at),
-                _scores(mine, value, at, nuisance_here),
+                partial(_scores, mine, value, at, response),
                 None if ids is None else ids[rows],
                 mine if share and ids is None else None,
                 reasons,
@@ -168,12 +186,56 @@ def given(
     return Given(n, tuple(labels), codes, tuple(cells), weights, ids, seed)
 
 
+def _whole_columns(mu: Any, shape: tuple[int, int, int]) -> set[int]:
+    """Outcomes of which responses are stated for every arm.
+
+    Where a model's own rows did not carry an effect its column is empty as a whole: means of arms serve that outcome. Raises
+    ShapeMismatch, and NonFinite for a column that is empty in part.
+    """
+    if isinstance(mu, Scored):
+        assert mu.natural is not None
+        columns = [[mu.natural[:, k], *mu.total[:, :, k].T] for k in range(shape[2])]
+    else:
+        array = np.asarray(mu, dtype=float)
+        if array.shape != shape or not shape[0]:
+            matrix(array, "mu", shape)  # raises where another shape was given
+            return set()
+        columns = [list(array[:, :, k].T) for k in range(shape[2])]
+    found = set()
+    for k, those in enumerate(columns):
+        empty = [bool(np.isnan(one).all()) for one in those]
+        for m, (one, none) in enumerate(zip(those, empty, strict=True)):
+            if not none and not np.isfinite(one).all():
+                refuse_nonfinite(one, f"mu of arm {m} and outcome {k}")
+        if not any(empty):
+            found.add(k)
+    return found
+
+
+def _response(mu: Any, rows: Int[np.ndarray, "m"] | slice, k: int) -> Float[np.ndarray, "m arms"]:
+    """Responses under control and every arm, as an array of its own."""
+    if not isinstance(mu, Scored):
+        return np.array(np.asarray(mu, dtype=float)[rows, :, k], order="C")
+    assert mu.natural is not None
+    natural, total = mu.natural[rows, k], mu.total[rows, :, k]
+    found = np.empty((natural.size, 1 + total.shape[1]))
+    found[:, 0] = natural
+    np.add(natural[:, None], total, out=found[:, 1:])
+    return found
+
+
 def _scores(
-    codes: np.ndarray, y: np.ndarray, e: Float[np.ndarray, "m arms"], mu: np.ndarray | None
+    codes: np.ndarray,
+    y: np.ndarray,
+    e: Float[np.ndarray, "m arms"],
+    response: Callable[[], Float[np.ndarray, "m arms"]] | None,
 ) -> Float[np.ndarray, "m arms"]:
     """Γ of the arms that have rows, NaN for the others: they have no mean to begin from."""
     arms = e.shape[1]
+    mu = None if response is None else response()
     present = np.flatnonzero(np.bincount(codes, minlength=arms))
+    if mu is not None and present.size == arms:
+        return corrected(mu, codes, y, e)
     found = np.full((codes.size, arms), np.nan)
     if present.size:
         place = np.zeros(arms, dtype=int)
@@ -186,7 +248,7 @@ def _reasons(
     y: np.ndarray, arm: np.ndarray, arms: int, min_rows: int, min_events: int, labels: Sequence[Any]
 ) -> tuple[str | None, ...]:
     """Why the effect of each arm other than control cannot be told."""
-    binary = bool(np.isin(y, (0, 1)).all())
+    binary = bool(((y == 0) | (y == 1)).all())
 
     def short(code: int) -> str | None:
         mine = y[arm == code]
@@ -239,19 +301,13 @@ def _one(name: str, value: Any, rows: Given) -> Scored:
             f"The score {name} has another shape", value=total.shape, allowed=f"{shape}: rows, arms, outcomes"
         )
     # A model has no effect for an arm and outcome that its own rows did not carry: that column is empty as a whole.
-    empty = np.isnan(total).all(axis=0)
-    matrix(np.where(empty, 0.0, total), f"score {name}", shape)
+    if not np.isfinite(total).all():
+        matrix(np.where(np.isnan(total).all(axis=0), 0.0, total), f"score {name}", shape)
     if natural is not None:
-        matrix(
-            np.where(np.isnan(natural).all(axis=0), 0.0, natural), f"natural response of {name}", (shape[0], shape[2])
-        )
+        natural = np.asarray(natural, dtype=float)
+        whole = np.where(np.isnan(natural).all(axis=0), 0.0, natural) if np.isnan(natural).any() else natural
+        matrix(whole, f"natural response of {name}", (shape[0], shape[2]))
     return Scored(name, total, natural, own, effects)
-
-
-def response_of(score: Scored) -> np.ndarray:
-    """[n, M+1, K]: responses under control and every arm, of a score that states natural responses."""
-    assert score.natural is not None
-    return np.concatenate([score.natural[:, None], score.natural[:, None] + score.total], axis=1)
 
 
 def reason_of(cell: Cell, component: Component, column: int, predicted: np.ndarray | None = None) -> str | None:

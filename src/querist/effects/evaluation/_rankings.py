@@ -17,27 +17,33 @@ from querist.effects.words import between
 from querist.errors import TooFewRows, UndefinedMetric
 from querist.statistics import Estimate, mean_interval
 
-__all__ = ["calibration_rows", "curve_rows", "metric_rows", "paired_rows", "rankings"]
+__all__ = ["calibration_rows", "curve_rows", "metric_rows", "paired_rows"]
 
 LIBRARY = ("sklift", "causalml")
 WEIGHTINGS = ("qini", "autoc")
 SHARES = np.linspace(0.0, 1.0, 51)
 
 
-def rankings(
-    scores: Mapping[str, Scored], rows: Given, component: Component, cell: Cell
-) -> Iterator[tuple[str, Float[np.ndarray, "m columns"]]]:
-    """Each score's columns for a component on an outcome's rows, then those of the two references.
+def ranked_by(scores: Mapping[str, Scored]) -> list[str]:
+    """Names of the rankings: each score, then the two references that there are."""
+    stated = any(score.natural is not None for score in scores.values())
+    return [*scores, *([NATURAL] if stated else []), RANDOM]
+
+
+def ranking(
+    name: str, scores: Mapping[str, Scored], rows: Given, component: Component, cell: Cell
+) -> Float[np.ndarray, "m columns"]:
+    """A ranking's columns for a component on an outcome's rows, as views where that can be.
 
     Natural response is that of the first score that states one; a random order's expectation is that of a constant.
     """
-    for name, score in scores.items():
-        yield name, score.component(component, cell.k, rows.tier_weights)[cell.rows]
     columns = len(rows.columns(component))
-    natural = next((score.natural for score in scores.values() if score.natural is not None), None)
-    if natural is not None:
-        yield NATURAL, np.repeat(natural[cell.rows, cell.k][:, None], columns, axis=1)
-    yield RANDOM, np.zeros((cell.rows.size, columns))
+    if name == RANDOM:
+        return np.broadcast_to(0.0, (cell.y.size, columns))
+    if name == NATURAL:
+        natural = next(score.natural for score in scores.values() if score.natural is not None)
+        return np.broadcast_to(natural[cell.rows, cell.k][:, None], (cell.y.size, columns))
+    return scores[name].component(component, cell.k, rows.tier_weights)[cell.rows]
 
 
 def metric_rows(
@@ -60,7 +66,8 @@ def metric_rows(
     for component in components:
         for cell in rows.cells:
             psi = component_scores(cell.psi, component, rows.tier_weights)
-            for name, columns in rankings(scores, rows, component, cell):
+            for name in ranked_by(scores):
+                columns = ranking(name, scores, rows, component, cell)
                 for column, arm in enumerate(rows.columns(component)):
                     at: Row = {"score": name, "component": component, "arm": arm, "outcome": cell.name}
                     reason = reason_of(cell, component, column, columns[:, column])
@@ -87,12 +94,12 @@ def paired_rows(
     for component in components:
         for cell in rows.cells:
             psi = component_scores(cell.psi, component, rows.tier_weights)
-            columns = dict(rankings(scores, rows, component, cell))
-            columns.pop(RANDOM)
-            wanted = itertools.combinations(columns, 2) if pairs is None else pairs
+            names = ranked_by(scores)[:-1]
+            wanted = itertools.combinations(names, 2) if pairs is None else pairs
             for (a, b), metric in itertools.product(list(wanted), WEIGHTINGS):
-                if a not in columns or b not in columns:
+                if a not in names or b not in names:
                     continue
+                one, other = (ranking(name, scores, rows, component, cell) for name in (a, b))
                 for column, arm in enumerate(rows.columns(component)):
                     row: Row = {
                         "a": a,
@@ -103,12 +110,11 @@ def paired_rows(
                         "metric": metric,
                     }
                     row |= dict.fromkeys(("difference", "low", "high", "p"))
-                    both = np.stack([columns[a][:, column], columns[b][:, column]])
-                    if reason_of(cell, component, column, both) is None:
+                    if not any(reason_of(cell, component, column, each[:, column]) for each in (one, other)):
                         value = rate_difference(
                             psi[:, column],
-                            columns[a][:, column],
-                            columns[b][:, column],
+                            one[:, column],
+                            other[:, column],
                             weighting=metric,
                             level=level,
                             **cell.dependence,
@@ -152,9 +158,8 @@ def curve_rows(
     found: list[Row] = []
     for cell in rows.cells:
         psi = component_scores(cell.psi, component, rows.tier_weights)
-        for name, columns in rankings(scores, rows, component, cell):
-            if name == RANDOM:
-                continue
+        for name in ranked_by(scores)[:-1]:
+            columns = ranking(name, scores, rows, component, cell)
             for column, arm in enumerate(rows.columns(component)):
                 if reason_of(cell, component, column, columns[:, column]) is not None:
                     continue
@@ -202,11 +207,9 @@ def _library_rows(
     found: dict[str, float | UndefinedMetric] = {}
     drawn = None
     if reason is None:
-        mine = (
-            np.ones(cell.arm.size, dtype=bool)
-            if at["component"] == "base"
-            else (cell.arm == 0) | (cell.arm == column + 1)
-        )
+        mine: Any = slice(None)  # what is all is not copied
+        if at["component"] != "base" and cell.psi.shape[1] > 1:
+            mine = (cell.arm == 0) | (cell.arm == column + 1)
         ordered = ranked(cell.y[mine], cell.arm[mine] > 0, score[mine])
         found = numbers(ordered, k)
         alike = bool(np.ptp(score[mine]) == 0) if score.size else True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -59,16 +60,35 @@ def calibration(
         raise BadOption("The number of bins lies outside its range", value=bins, allowed=f"1 to {n}")
     if n < 3:
         raise TooFewRows("A slope's interval needs three rows", value=n, allowed="3 or more")
+    intercept, slope = _line(psi, x, cluster, block, level)
+    found = _bins(psi, x, bins, cluster, level)
+    error = float(found.n / n @ ((found.predicted - found.effect) ** 2 - found.se**2))
+    return Calibration(intercept, slope, found, error)
+
+
+def _line(psi: np.ndarray, x: np.ndarray, cluster: Any, block: Any, level: float) -> tuple[Estimate, Estimate]:
+    """Intercept and slope. What is made [n] is turned into what follows from it: tables of many millions come here."""
+    n = x.size
     centre = x - x.mean()
     spread = float(centre @ centre)
-    if math.sqrt(spread / n) <= 1e-12 * float(np.abs(x).max()):
+    if math.sqrt(spread / n) <= 1e-12 * max(float(x.max()), -float(x.min())):
         raise UndefinedMetric("Predicted effects are all alike: their slope has no value")
     slope = float(centre @ psi) / spread
     intercept = float(psi.mean() - slope * x.mean())
-    residual = psi - intercept - slope * x
-    of_slope = centre * residual / spread
-    of_intercept = residual / n - x.mean() * of_slope
-    row_slope, row_intercept = of_slope, of_intercept
+    of_intercept = psi - intercept  # the residual, before it becomes the influence on the intercept
+    of_intercept -= slope * x
+    of_slope = centre
+    of_slope *= of_intercept
+    of_slope /= spread
+    of_intercept /= n
+    of_intercept -= x.mean() * of_slope
+    if block is not None:
+        found = []
+        for value, part in ((intercept, of_intercept), (slope, of_slope)):
+            part *= n
+            part += value
+            found.append(mean_interval(part, cluster=cluster, block=block, level=level))
+        return found[0], found[1]
     factor, degrees, units, method = n / (n - 2), n - 2, n, "t, HC1"
     if cluster is not None:
         label, units = id_codes(cluster, "Clusters")
@@ -76,30 +96,25 @@ def calibration(
             raise TooFewRows("A slope's interval needs three clusters", value=units, allowed="3 or more")
         of_slope, of_intercept = (np.bincount(label, values, minlength=units) for values in (of_slope, of_intercept))
         factor, degrees, method = units / (units - 1) * (n - 1) / (n - 2), units - 1, "t, clustered"
-    both = [
+    found = [
         t_estimate(value, math.sqrt(factor * float(part @ part)), degrees, level, units, method)
         for value, part in ((intercept, of_intercept), (slope, of_slope))
     ]
-    if block is not None:
-        both = [
-            mean_interval(value + n * part, cluster=cluster, block=block, level=level)
-            for value, part in ((intercept, row_intercept), (slope, row_slope))
-        ]
-    found = _bins(psi, x, bins, cluster, level)
-    error = float(found.n / n @ ((found.predicted - found.effect) ** 2 - found.se**2))
-    return Calibration(both[0], both[1], found, error)
+    return found[0], found[1]
 
 
 def _bins(psi: np.ndarray, x: np.ndarray, bins: int, cluster: Any, level: float) -> CalibrationBins:
     placed = order(-x)
-    start, end = placed.spans()
-    middle = (start + end) / 2  # of a tie group, which goes whole to the bin that holds it
-    of_group = np.minimum((bins * middle / x.size).astype(int), bins - 1)
-    of_row = np.repeat(of_group, end - start)
+    of_group = np.empty(placed.groups, dtype=np.int32 if bins < 2**31 else np.int64)
+    for part, start, end in placed.pieces():
+        middle = (start + end) / 2  # of a tie group, which goes whole to the bin that holds it
+        of_group[part] = np.minimum((bins * middle / x.size).astype(int), bins - 1)
+    cuts = np.flatnonzero(of_group[1:] != of_group[:-1]) + 1
+    edges = [0, *(cuts if placed.ends is None else placed.ends[cuts - 1]).tolist(), x.size]
     ids = None if cluster is None else id_codes(cluster, "Clusters")[0]
     rows = []
-    for number in np.unique(of_row):
-        mine = placed.rows[of_row == number]
+    for low, high in itertools.pairwise(edges):
+        mine = placed.rows[low:high]
         mean = mean_interval(psi[mine], cluster=None if ids is None else ids[mine], level=level)
         rows.append((mine.size, x[mine].mean(), mean.estimate, mean.se, mean.low, mean.high))
     n, *rest = (np.array(values) for values in zip(*rows, strict=True))

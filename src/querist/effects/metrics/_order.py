@@ -29,6 +29,21 @@ class Order:
     rows: Int[np.ndarray, "n"]
     ends: Int[np.ndarray, "groups"] | None
 
+    @property
+    def groups(self) -> int:
+        """Number of tie groups."""
+        return self.rows.size if self.ends is None else self.ends.size
+
+    def pieces(self, block: int = 0) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+        """`spans` of some tie groups at a time, with their places among the groups: at most `block` (or `BLOCK`) of them."""
+        for low in range(0, self.groups, block or BLOCK):
+            part = slice(low, min(low + (block or BLOCK), self.groups))
+            if self.ends is None:
+                yield part, np.arange(part.start, part.stop), np.arange(part.start + 1, part.stop + 1)
+            else:
+                end = self.ends[part]
+                yield part, np.r_[self.ends[low - 1] if low else 0, end[:-1]], end
+
     def spans(self) -> tuple[Int[np.ndarray, "groups"], Int[np.ndarray, "groups"]]:
         """First count (exclusive) and last count of every tie group."""
         ends = np.arange(1, self.rows.size + 1) if self.ends is None else self.ends
@@ -56,8 +71,14 @@ def order(score: Float[np.ndarray, "n"]) -> Order:
     """Sort by descending score, once. Equal scores form a group whose inner order never matters."""
     rows = np.argsort(score)[::-1]
     placed = score[rows]
-    new = placed[1:] != placed[:-1]
-    return Order(rows, None if new.all() else np.r_[np.flatnonzero(new) + 1, score.size])
+    last = np.ones(placed.size, dtype=bool)
+    np.not_equal(placed[1:], placed[:-1], out=last[:-1])
+    del placed
+    if last.all():
+        return Order(rows, None)
+    ends = np.flatnonzero(last)
+    ends += 1
+    return Order(rows, ends)
 
 
 def ranked(y: Any, treated: Any, score: Any, weight: Any = None) -> Ranked:

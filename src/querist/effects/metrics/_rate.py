@@ -37,8 +37,9 @@ def rate(
     Source: Yadlowsky, Fleming, Shah, Brunskill & Wager (2025), sections 2 and 3; the influence of ranks in closed form instead of
     their half-sample bootstrap.
     """
-    theta, influence = rate_values_of(psi, score, weighting=weighting)
-    return mean_interval(theta + influence, cluster=cluster, block=block, level=level)
+    theta, values = rate_values_of(psi, score, weighting=weighting)
+    values += theta
+    return mean_interval(values, cluster=cluster, block=block, level=level)
 
 
 def rate_difference(
@@ -52,9 +53,12 @@ def rate_difference(
     level: float = 0.95,
 ) -> Estimate:
     """The number of score a minus that of score b, from paired influence values; 0 where both rank alike. Raises as `rate`."""
-    first, one = rate_values_of(psi, a, weighting=weighting)
+    first, values = rate_values_of(psi, a, weighting=weighting)
     second, other = rate_values_of(psi, b, weighting=weighting)
-    return mean_interval(first - second + one - other, cluster=cluster, block=block, level=level)
+    values += first - second
+    values -= other
+    del other
+    return mean_interval(values, cluster=cluster, block=block, level=level)
 
 
 def rate_values_of(psi: Any, score: Any, *, weighting: Weighting = "qini") -> tuple[float, Float[np.ndarray, "n"]]:
@@ -64,24 +68,38 @@ def rate_values_of(psi: Any, score: Any, *, weighting: Weighting = "qini") -> tu
     psi, score = column(psi, "psi"), column(score, "score")
     n = lengths(psi=psi, score=score)
     placed = order(score)
-    start, end = placed.spans()
-    size = end - start
-    if size.size == 1:
+    if placed.groups == 1:
         return 0.0, np.zeros(n)
+    # Beside ψ and the score five arrays [n] are held at most, whatever the ties: tables of many millions come here.
     value = psi[placed.rows]
-    total = np.add.reduceat(value, start)
-    if weighting == "qini":
-        weight = 0.5 - (start + end) / (2 * n)
-        moved = total  # Σ ψ over a group, which a score above it pushes down
-    else:
+    weight = np.empty(placed.groups)
+    total = value if placed.ends is None else np.empty(placed.groups)
+    moved = total if weighting == "qini" else np.empty(placed.groups)
+    whole, below = harmonic_number(np.array([float(n)]))[0], 0.0
+    for part, start, end in placed.pieces():
+        here = slice(int(start[0]), int(end[-1]))
+        if placed.ends is not None:
+            total[part] = np.add.reduceat(value[here], start - here.start)
+        if weighting == "qini":
+            weight[part] = 0.5 - (start + end) / (
+                2 * n
+            )  # `moved` is Σ ψ over a group, which a score above it pushes down
+            continue
         # Σ over places of TOC gives the place j the weight H(n) − H(j − 1) − 1; a group has the mean over its places.
-        below = end * harmonic_number(end.astype(float)) - end - (start * harmonic_number(start.astype(float)) - start)
-        weight = harmonic_number(np.array([float(n)]))[0] - 1 - below / size
-        moved = total / size * np.add.reduceat(n / (np.arange(n) + 0.5), start)
+        up_to = end * harmonic_number(end.astype(float)) - end
+        inside, size = up_to - np.r_[below, up_to[:-1]], end - start
+        below = up_to[-1]
+        weight[part] = whole - 1 - inside / size
+        heights = n / (np.arange(here.start, here.stop) + 0.5)
+        moved[part] = total[part] / size * np.add.reduceat(heights, start - here.start)
     theta = float(weight @ total) / n
-    after = moved.sum() - np.cumsum(moved) + moved / 2  # half a group lies below each of its members
-    pushed = after / n
-    group = np.repeat(np.arange(size.size), size)
+    all_moved, after = moved.sum(), np.cumsum(moved)
+    for part, start, end in placed.pieces():
+        here, size = slice(int(start[0]), int(end[-1])), end - start
+        pushed = (all_moved - after[part] + moved[part] / 2) / n  # half a group lies below each of its members
+        value[here] = np.repeat(weight[part], size) * value[here] - np.repeat(pushed, size)
+    del weight, total, moved, after
     influence = np.empty(n)
-    influence[placed.rows] = weight[group] * value - pushed[group]
-    return theta, influence - influence.mean()
+    influence[placed.rows] = value
+    influence -= influence.mean()
+    return theta, influence

@@ -11,7 +11,7 @@ import numpy as np
 from querist.effects.arrays import column, lengths
 from querist.effects.metrics._order import order
 from querist.statistics import Estimate, mean_interval
-from querist.statistics.arrays import codes
+from querist.statistics.arrays import codes, compact
 from querist.statistics.intervals import t_estimate
 
 __all__ = ["top_values"]
@@ -35,33 +35,37 @@ def top_values(
     psi, score = column(psi, "psi"), column(score, "score")
     n = lengths(psi=psi, score=score, cluster=cluster, block=block)
     placed = order(score)
-    start, end = placed.spans()
     cut = np.asarray(shares, dtype=float) * n
-    group = np.minimum(np.searchsorted(end, cut, "right"), end.size - 1)
-    part = np.clip((cut - start[group]) / (end - start)[group], 0.0, 1.0)
+    if placed.ends is None:
+        first = np.minimum(np.floor(cut).astype(int), n - 1)
+        last = first + 1
+    else:
+        group = np.minimum(np.searchsorted(placed.ends, cut, "right"), placed.groups - 1)
+        first, last = np.where(group > 0, placed.ends[group - 1], 0), placed.ends[group]
+    part = np.clip((cut - first) / (last - first), 0.0, 1.0)
     of_row, blocks = (None, 1) if block is None else codes(block, "Blocks")
+    of_row = None if of_row is None else compact(of_row, blocks)
     if cluster is not None or n - blocks < 1:
         return [
-            mean_interval(
-                psi * _inside(placed.rows, int(start[g]), int(end[g]), w), cluster=cluster, block=block, level=level
-            )
-            for g, w in zip(group, part, strict=True)
+            mean_interval(psi * _inside(placed.rows, int(a), int(b), w), cluster=cluster, block=block, level=level)
+            for a, b, w in zip(first, last, part, strict=True)
         ]
     value = psi[placed.rows]
     mark = None if of_row is None else of_row[placed.rows]
+    del placed
     total, variance = np.zeros(cut.size), np.zeros(cut.size)
     lone = []
     for b in range(blocks):
         mine = value if mark is None else np.where(mark == b, value, 0.0)
-        size = n if mark is None else int((mark == b).sum())
-        first, second = (
-            _at(np.cumsum(x), start[group], end[group], w) for x, w in ((mine, part), (mine * mine, part**2))
-        )
-        total += first
+        size = n if mark is None else int(np.count_nonzero(mark == b))
+        once = _at(np.cumsum(mine), first, last, part)
+        mine = np.multiply(mine, mine, out=mine)
+        twice = _at(np.cumsum(mine), first, last, part**2)
+        total += once
         if size > 1:
-            variance += size / (size - 1) * np.maximum(second - first**2 / size, 0.0) / n**2
+            variance += size / (size - 1) * np.maximum(twice - once**2 / size, 0.0) / n**2
         else:
-            lone.append(first)
+            lone.append(once)
     mean = total / n
     for alone in lone:  # its whole deviation from the mean counts, as in `mean_interval`
         variance += ((alone - mean) / n) ** 2

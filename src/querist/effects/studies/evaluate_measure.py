@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from jaxtyping import UInt64
 
 from querist.effects.configs import EvaluateConfig
+from querist.effects.estimator import BATCH, HASHES
 from querist.effects.evaluation import (
     Component,
     Given,
@@ -24,9 +26,9 @@ from querist.effects.evaluation import (
     paired_rows,
     policy_rows,
 )
+from querist.effects.studies.evaluate_kept import Kept, scored_of, writing
 from querist.effects.studies.evaluate_sources import ColumnScore, priced
 from querist.effects.studies.people import Opened, judged_rows
-from querist.files import write_bytes
 from querist.sources.rows import hash_rows
 from querist.statistics import stream, two_sample_auc
 
@@ -41,24 +43,16 @@ TOLD_APART = 20_000
 def predict(config: EvaluateConfig, people: Opened, name: str, source: Any, folder: Path) -> Mapping[str, Any]:
     """A source's predictions on the table, kept as a file; whether they see the arm; how many rows the fit had seen."""
     begun = time.perf_counter()
+    path = folder / "predictions.npy"
     if isinstance(source, ColumnScore):
-        total = _column(people, source.name)
-        arrays, effects = {"total": total[:, None, None]}, False
+        with writing(path, 1, len(people), None) as pen:
+            pen.write([_column(people, source.name)])
         changed, seen = None, {"score": name, "rows": len(people), "reason": "a column keeps no rows of a fit"}
     else:
-        answer = source.predict_effects(people.people.features)
-        places = [list(source.outcomes_).index(outcome) for outcome in people.outcomes.names]
-        order = [[str(label) for label in source.arms_].index(label) for label in people.names[1:]]
-        arrays = {
-            "natural": answer.natural[:, places],
-            "total": answer.total[:, order][:, :, places],
-            "tier": np.asarray(source.tier_weights_)[order],
-        }
-        effects = True
-        changed, seen = _changed(config, people, source), _seen(people, name, source)
-    path = folder / "predictions.npz"
-    _write(path, arrays)
-    telling = _telling(config, people, arrays["total"])
+        seen = _written(people, name, source, path)
+        changed = _changed(config, people, source)
+    effects = not isinstance(source, ColumnScore)
+    telling = _telling(config, people, path)
     row = {
         "score": name,
         "kind": "model" if effects else "column",
@@ -70,9 +64,28 @@ def predict(config: EvaluateConfig, people: Opened, name: str, source: Any, fold
     return {"sources": [row], "seen": [seen]}
 
 
+def _written(people: Opened, name: str, source: Any, path: Path) -> dict[str, Any]:
+    """Predictions of a model written in one pass over the table, which is encoded once; and the row of table `seen`."""
+    places = [list(source.outcomes_).index(outcome) for outcome in people.outcomes.names]
+    order = [[str(label) for label in source.arms_].index(label) for label in people.names[1:]]
+    hashes = []
+    tier = np.asarray(source.tier_weights_)[order]
+    start = 0
+    with writing(path, len(places) * (1 + len(order)), len(people), tier) as pen:
+        for batch in people.feature_batches(source.columns_.names, BATCH):
+            encoded = source.columns_.encode(batch, start=start)
+            hashes.append(_near(hash_rows(encoded), source))
+            answer = source._effects(*source._parts(encoded))
+            columns = [answer.natural[:, k] for k in places]
+            total = answer.total
+            pen.write([*columns, *(total[:, m, k] for m in order for k in places)])
+            start += len(encoded)
+    return _seen(people, name, source, np.concatenate(hashes))
+
+
 def measure_outcome(config: EvaluateConfig, people: Opened, paths: Mapping[str, str], k: int) -> Mapping[str, Any]:
     """Every table of one outcome."""
-    scores = {name: _sliced(score, k) for name, score in _read(people, paths).items()}
+    scores = _read(people, paths, [k])
     rows = _given(config, people, scores, [k])
     level = 1 - config.level
     judged: dict[str, Any] = {"components": components_of(config, people), "level": level}
@@ -97,14 +110,22 @@ def components_of(config: EvaluateConfig, people: Opened) -> tuple[Component, ..
 
 def measure_policies(config: EvaluateConfig, people: Opened, paths: Mapping[str, str]) -> Mapping[str, Any]:
     """Policies of each outcome, and of outcomes weighed together."""
-    scores = _read(people, paths)
-    rows = _given(config, people, scores, range(len(people.outcomes.names)))
     prices = priced(config, people)
-    cost = None if prices.cost is None else np.tile(prices.cost, (rows.n, 1))
-    return {
-        "policies": policy_rows(scores, rows, value=prices.value or None, cost=cost, level=1 - config.level),
-        "multi_arm": multi_arm_rows(scores, rows, value=prices.value or None, cost=cost),
-    }
+    cost = None if prices.cost is None else np.broadcast_to(prices.cost, (len(people), people.arms))
+    told: dict[str, Any] = {"value": prices.value or None, "cost": cost}
+    every = range(len(people.outcomes.names))
+    found: dict[str, list[Any]] = {"policies": [], "multi_arm": []}
+    # Only outcomes that are weighed together are held together.
+    rounds: list[tuple[Sequence[int], Any]] = [([k], "alone") for k in every]
+    if prices.value or cost is not None:
+        rounds.append((every, "together"))
+    for outcomes, which in rounds:
+        scores = _read(people, paths, outcomes)
+        rows = _given(config, people, scores, outcomes)
+        found["policies"] += policy_rows(scores, rows, level=1 - config.level, which=which, **told)
+        found["multi_arm"] += multi_arm_rows(scores, rows, which=which, **told)
+        del scores, rows
+    return found
 
 
 def _given(config: EvaluateConfig, people: Opened, scores: Mapping[str, Scored], outcomes: Iterable[int]) -> Given:
@@ -116,7 +137,7 @@ def _given(config: EvaluateConfig, people: Opened, scores: Mapping[str, Scored],
 def _column(people: Opened, name: str) -> np.ndarray:
     from querist.sources.rows.values import numbers
 
-    values = people.rows.table([name]).column(name).take(pa.array(people.people.kept))
+    values = people.people.of(people.rows.table([name])).column(name)
     return np.asarray(numbers(values, name), dtype=float)
 
 
@@ -125,7 +146,7 @@ def _changed(config: EvaluateConfig, people: Opened, source: Any) -> float:
     rng = stream(config.seed, "arm-hidden")
     rows = np.sort(rng.choice(len(people), min(PROBED, len(people)), replace=False))
     roles = people.people.roles
-    table = people.rows.take(people.people.kept[rows])
+    table = people.rows.take(people.people.numbers_of(rows))
     other = pa.array(rng.permutation(rows.size))
     swapped = table
     for name in (roles.arm, *roles.outcomes):
@@ -136,74 +157,56 @@ def _changed(config: EvaluateConfig, people: Opened, source: Any) -> float:
     return max(float(np.nanmax(np.abs(one - two), initial=0.0)) for one, two in pairs)
 
 
-def _seen(people: Opened, name: str, source: Any) -> dict[str, Any]:
-    """Rows whose features equal those of a row of the fit, and the table's own share of repeated rows.
+def _near(hashes: UInt64[np.ndarray, "n"], source: Any) -> UInt64[np.ndarray, "some"]:
+    """The hashes that can be told: a model keeps at most 100,000, the smallest; where it kept that many, larger ones are left out."""
+    kept = np.asarray(source.rows_seen_)
+    return hashes[:0] if not kept.size else hashes if kept.size < HASHES else hashes[hashes <= kept.max()]
 
-    A model keeps at most 100,000 hashes, the smallest: where it kept that many, rows with larger hashes are left out.
-    """
+
+def _seen(people: Opened, name: str, source: Any, mine: UInt64[np.ndarray, "some"]) -> dict[str, Any]:
+    """Rows whose features equal those of a row of the fit, and the table's own share of repeated rows, from hashes of `_near`."""
     from scipy.stats import binom
 
-    hashes = hash_rows(source.columns_.encode(people.people.features))
-    kept = np.asarray(source.rows_seen_)
+    kept = np.unique(np.asarray(source.rows_seen_))
     row: dict[str, Any] = {"score": name, "rows": len(people)}
     if not kept.size:
         return row | {"reason": "the model kept no rows of its fit"}
-    bound = kept.max()
-    mine = hashes if kept.size < 100_000 else hashes[hashes <= bound]
     if not mine.size:
         return row | {"reason": "no row of this table lies among those that the model kept"}
-    known = np.isin(mine, kept)
-    _, counts = np.unique(mine, return_counts=True)
-    repeated = float(counts[counts > 1].sum() / mine.size)
-    p = float(binom.sf(known.sum() - 1, mine.size, repeated)) if known.any() else 1.0
+    mine.sort()
+    known = int((np.searchsorted(mine, kept, "right") - np.searchsorted(mine, kept)).sum())
+    twin = mine[1:] == mine[:-1]
+    runs = int((twin[1:] & ~twin[:-1]).sum()) + int(twin[:1].sum())
+    repeated = (int(twin.sum()) + runs) / mine.size
+    p = float(binom.sf(known - 1, mine.size, repeated)) if known else 1.0
     return row | {
         "rows": int(mine.size),
-        "seen": int(known.sum()),
-        "share": float(known.mean()),
+        "seen": known,
+        "share": known / mine.size,
         "repeated": repeated,
         "p": p,
     }
 
 
-def _telling(config: EvaluateConfig, people: Opened, total: np.ndarray) -> tuple[float | None, float | None]:
+def _telling(config: EvaluateConfig, people: Opened, path: Path) -> tuple[float | None, float | None]:
     """AUC of telling treated people from control by the scores, with its p."""
-    flat = total.reshape(len(total), -1)
-    flat = flat[:, np.isfinite(flat).all(axis=0)]
-    flat = flat[:, np.ptp(flat, axis=0) > 0] if flat.size else flat
-    if not flat.shape[1]:
+    rows = np.arange(min(len(people), TOLD_APART))
+    if len(people) > TOLD_APART:
+        rows = stream(config.seed, "told-apart").choice(len(people), TOLD_APART, replace=False)
+    held = Kept(path, people.arms - 1, len(people.outcomes.names))
+    columns = (held.column(number) for number in held.totals)
+    found = [column[rows] for column in columns if np.isfinite(column).all() and np.ptp(column) > 0]
+    if not found:
         return None, None
-    rows = np.arange(len(people))
-    if rows.size > TOLD_APART:
-        rows = stream(config.seed, "told-apart").choice(rows, TOLD_APART, replace=False)
+    flat = np.column_stack(found)
     treated = people.codes[rows] > 0
     clusters = None
     if people.clusters is not None:
         clusters = (people.clusters[rows][~treated], people.clusters[rows][treated])
-    found = two_sample_auc(
-        flat[rows][~treated], flat[rows][treated], clusters=clusters, permutations=199, seed=config.seed
-    )
-    return found.auc, found.p
+    told = two_sample_auc(flat[~treated], flat[treated], clusters=clusters, permutations=199, seed=config.seed)
+    return told.auc, told.p
 
 
-def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    import io
-
-    held = io.BytesIO()
-    np.savez(held, **arrays)  # pyright: ignore[reportArgumentType]
-    write_bytes(path, held.getvalue())
-
-
-def _read(people: Opened, paths: Mapping[str, str]) -> dict[str, Scored]:
-    """Predictions as they were kept; one column stands for every arm and outcome."""
-    found = {}
-    for name, path in paths.items():
-        with np.load(path, allow_pickle=False) as held:
-            arrays = {key: held[key] for key in held.files}
-        total = np.broadcast_to(arrays["total"], (len(people), people.arms - 1, len(people.outcomes.names)))
-        found[name] = Scored(name, total, arrays.get("natural"), arrays.get("tier"), effects="natural" in arrays)
-    return found
-
-
-def _sliced(score: Scored, k: int) -> Scored:
-    natural = None if score.natural is None else score.natural[:, k : k + 1]
-    return Scored(score.name, score.total[:, :, k : k + 1], natural, score.own, score.effects)
+def _read(people: Opened, paths: Mapping[str, str], places: Sequence[int]) -> dict[str, Scored]:
+    """Predictions of some outcomes as they were kept."""
+    return scored_of(paths, people.arms - 1, len(people.outcomes.names), places)

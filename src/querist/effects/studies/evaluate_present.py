@@ -115,7 +115,7 @@ def _direction(config: EvaluateConfig, people: Opened) -> tuple[str, ...]:
 
 def warn(people: Opened, tables: Mapping[str, pl.DataFrame]) -> list[str]:
     """What a reader must know before trusting the numbers."""
-    found = list(people.people.warnings)
+    found = [*people.people.warnings, *people.missing_features()]
     found += [
         f"{row['score']} tells treated people from control (AUC {row['arm_auc']:.3f}, p {row['arm_p']:.3g}): it was made with the arm "
         "that they were given, or arms were not given at random; its ranking numbers then mean nothing"

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from querist.effects.arrays import arm_codes
+from querist.effects.arrays import codes_among
 from querist.effects.configs import EvaluateConfig, named_numbers
 from querist.effects.errors import CostRange
 from querist.effects.outcomes import parse_outcomes
 from querist.effects.serving import load
-from querist.effects.studies.people import OPTIONS, Opened, open_people, outcome_worths
+from querist.effects.studies.people import OPTIONS, Opened, open_judged, open_people, outcome_worths
 from querist.errors import BadOption, ShapeMismatch, UnknownName, near
 from querist.files import fingerprint_array
 from querist.sources.rows import Rows, open_rows
@@ -91,15 +91,16 @@ def open_table(table: Any, config: EvaluateConfig, sources: Mapping[str, Any]) -
         if name not in rows.names:
             raise UnknownName("The table has no such column", value=name, allowed=near(name, rows.names, 12))
     if model is not None:
-        return with_model(rows, config, model)
+        return with_model(rows, config, model, features=False)
     told = EvaluateConfig.build(config, feature=columns) if columns and not config.feature else config
-    return open_people(rows, told, need_outcomes=True)
+    return open_judged(rows, told)
 
 
-def with_model(rows: Rows, config: Any, model: Any) -> Opened:
+def with_model(rows: Rows, config: Any, model: Any, *, features: bool = True) -> Opened:
     """A table with the control, arms, outcomes and features of a model where none are said.
 
-    Raises UnknownName for an outcome or an arm that the model does not know, and what `open_people` raises.
+    features: whether they are held (`open_people`) or left in the table (`open_judged`). Raises UnknownName for an outcome or an
+    arm that the model does not know, and what `open_people` raises.
     """
     for outcome in parse_outcomes(config.outcome):
         _has_outcome("The model", model, outcome)
@@ -110,7 +111,8 @@ def with_model(rows: Rows, config: Any, model: Any) -> Opened:
         fields["control"] = str(model.control_)
     if not config.feature:
         fields["feature"] = tuple(model.features_)
-    opened = open_people(rows, type(config).build(config, **fields), need_outcomes=True)
+    told = type(config).build(config, **fields)
+    opened = open_people(rows, told, need_outcomes=True) if features else open_judged(rows, told)
     order = [model.control_, *model.arms_]
     seen = {str(label): label for label in opened.labels}
     strange = [label for label in seen if label not in {str(one) for one in order}]
@@ -121,7 +123,8 @@ def with_model(rows: Rows, config: Any, model: Any) -> Opened:
             allowed=", ".join(map(str, order)),
             mend="Leave out its rows, or fit a model on them",
         )
-    labels, codes = arm_codes(opened.people.arm, opened.labels[0], [seen.get(str(one), one) for one in order][1:])
+    arms = [seen.get(str(one), one) for one in order][1:]
+    labels, codes = codes_among(opened.people.levels, opened.people.places, opened.labels[0], arms)
     return replace(opened, labels=tuple(labels), codes=codes)
 
 

@@ -174,7 +174,7 @@ def _segments(config: MonitorConfig, model: Any, people: Opened) -> Iterator[Row
     if not names:
         yield {"column": "table", "segment": "all people", "people": len(people), "control": int(control.sum())}
         return
-    table = people.rows.table(names).take(people.people.kept)
+    table = people.people.of(people.rows.table(names))
     for name in names:
         held = texts(table.column(name), name).to_pylist()
         values = np.array(["missing" if value is None else str(value) for value in held], dtype=object)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,15 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float, Int
 
-from querist.effects.arrays import arm_codes, lengths
+from querist.effects.arrays import arm_codes, codes_among, lengths
 from querist.effects.configs import PeopleOptions, named_numbers
 from querist.effects.design import propensities
-from querist.effects.evaluation import Given, Scored, given, response_of
+from querist.effects.evaluation import Coded, Given, Scored, given
 from querist.effects.outcomes import Outcomes
-from querist.effects.reading import People, Roles, read_people, roles_of
+from querist.effects.reading import People, Roles, missing_cells, missing_features, read_people, roles_of
 from querist.errors import BadOption, UnknownName, near
 from querist.sources.rows import Columns, Encoded, Rows, open_rows
+from querist.sources.rows.table import BATCH_ROWS, exactly
 from querist.sources.rows.values import pc
 from querist.statistics.arrays import codes as id_codes
 
@@ -30,6 +31,7 @@ __all__ = [
     "control_label",
     "design_shares",
     "judged_rows",
+    "open_judged",
     "open_people",
     "open_roles",
     "outcome_worths",
@@ -99,10 +101,32 @@ class Opened:
         stated = "share" if self.shares is None else np.array(self.shares)
         return propensities(stated, self.labels, self.codes)
 
+    def feature_batches(self, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+        """Columns of the table, from its source, in batches of exactly `rows` of these people, the last one excepted."""
+        batches = self.rows.batches(names, rows)
+        return batches if self.people.kept is None else exactly(_chosen(batches, self.people.kept), rows)
+
+    def missing_features(self) -> list[str]:
+        """Warnings of features that are missing in some rows, from a pass over the table where features are not held."""
+        names = [name for name in self.people.roles.features if name not in self.people.features.column_names]
+        missing = dict.fromkeys(names, 0)
+        for batch in self.feature_batches(names, BATCH_ROWS) if names else ():
+            for name in names:
+                missing[name] += missing_cells(batch.column(name))
+        return missing_features(missing, len(self))
+
     @cached_property
     def clusters(self) -> Int[np.ndarray, "n"] | None:
         """Clusters as numbers."""
         return None if self.people.cluster is None else id_codes(self.people.cluster, "Clusters")[0]
+
+
+def _chosen(batches: Iterator[pa.RecordBatch], kept: np.ndarray) -> Iterator[pa.RecordBatch]:
+    at = 0
+    for batch in batches:
+        low, high = np.searchsorted(kept, [at, at + batch.num_rows])
+        yield batch.take(pa.array(kept[low:high] - at))
+        at += batch.num_rows
 
 
 def _identifiers(features: pa.Table) -> Iterator[str]:
@@ -139,17 +163,36 @@ def open_people(table: Any, config: PeopleOptions, *, need_outcomes: bool = Fals
     that does not name every arm."""
     rows, roles = open_roles(table, config, need_outcomes=need_outcomes)
     people = read_people(rows, roles, positive=config.positive, drop_missing_arm=config.drop_missing_arm)
-    control = control_label(config.control or rows.options.get("control"), people.arm, roles)
+    control = control_label(config.control or rows.options.get("control"), people.levels, roles)
     labels, codes = arm_codes(people.arm, control)
     return Opened(rows, people, tuple(labels), codes, design_shares(config.design, labels))
 
 
-def control_label(named: str | None, arm: np.ndarray, roles: Roles) -> Any:
-    """The label of control as the table has it: 0 or False where none is named.
+def open_judged(table: Any, config: PeopleOptions) -> Opened:
+    """`open_people` for what needs outcomes and looks at features once, from the table: people are held in as few bytes as they can
+    be, features not at all (`Opened.feature_batches`)."""
+    rows, roles = open_roles(table, config, need_outcomes=True)
+    people = read_people(
+        rows, roles, positive=config.positive, drop_missing_arm=config.drop_missing_arm, features=False
+    )
+    control = control_label(config.control or rows.options.get("control"), people.levels, roles)
+    labels, codes = codes_among(people.levels, people.places, control)
+    assert people.outcomes is not None
+    return Opened(
+        rows,
+        replace(people, outcomes=people.outcomes.compact()),
+        tuple(labels),
+        codes,
+        design_shares(config.design, labels),
+    )
+
+
+def control_label(named: str | None, levels: np.ndarray, roles: Roles) -> Any:
+    """The label of control as the table has it, of the distinct ones: 0 or False where none is named.
 
     Raises BadOption where none is named and nothing is 0; a name that is not there is left for `arm_codes` to refuse.
     """
-    labels = np.unique(arm).tolist()
+    labels = levels.tolist()
     if named is None:
         for label in labels:
             if label in (0, False) or label in ("0",):
@@ -189,12 +232,10 @@ def judged_rows(people: Opened, config: Any, score: Scored | None, outcomes: Ite
     """
     places = range(len(people.outcomes.names)) if outcomes is None else outcomes
     return given(
-        people.people.arm,
+        Coded(people.labels, people.codes),
         {people.outcomes.names[k]: people.outcomes.values[:, k] for k in places},
-        control=people.labels[0],
-        arms=list(people.labels[1:]),
         propensity="share" if people.shares is None else np.array(people.shares),
-        mu=None if score is None else response_of(score),
+        mu=score,
         cluster=people.people.cluster,
         tier_weights=None if score is None else score.own,
         min_rows=config.min_rows,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from querist.effects.configs import ScoreConfig
 from querist.effects.serving.scorer import Scorer, model_hash
@@ -137,9 +138,13 @@ class ScoreStudy(Study[ScoreConfig]):
             yield from rows.batches(wanted, rows=config.batch_rows)
             return
         for group in range(unit.payload["first"], unit.payload["last"] + 1):
-            table = rows.group(group, wanted)
-            for start in range(0, table.num_rows, config.batch_rows):
-                yield table.slice(start, config.batch_rows)
+            # Read piecemeal: a group that is read at once is held several times over, as it lies in the file and as it is decoded.
+            left, pieces = rows.groups[group], rows.group_pieces(group, wanted)
+            while left:
+                size = min(left, config.batch_rows)
+                yield pieces.next(size)
+                left -= size
+            pa.default_memory_pool().release_unused()  # pages that Arrow would keep for later
 
     def finish(self, config: ScoreConfig, tables: Mapping[str, pl.DataFrame]) -> Answer:
         """Counts over files. Files that an earlier scoring of other ranges left in the folder go."""

@@ -183,9 +183,14 @@ class Rows:
         return written
 
     def take(self, rows: Sequence[int] | np.ndarray, columns: Iterable[str] | None = None) -> pa.Table:
-        """Rows by number, in the order given; only the groups that hold one are read. Raises BadOption for a number outside."""
+        """Rows by number, in the order given; only the groups that hold one are read, or the table in one pass where it has none.
+
+        Raises BadOption for a number outside.
+        """
         names = self.chosen(columns)
         wanted = np.asarray(rows, dtype=np.int64)
+        if not self.has_groups:
+            return self._take_passing(wanted, names)
         starts = np.concatenate([[0], np.cumsum(self.groups)]).astype(np.int64)
         outside = (wanted < 0) | (wanted >= starts[-1])
         if outside.any():
@@ -198,6 +203,22 @@ class Rows:
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         return pa.concat_tables(pieces).take(place)
+
+    def _take_passing(self, wanted: np.ndarray, names: list[str]) -> pa.Table:
+        outside = (wanted < 0) | (wanted >= self.count())
+        if outside.any():
+            raise BadOption("No such row", value=int(wanted[outside][0]), allowed=f"0 to {self.count() - 1}")
+        order = np.argsort(wanted, kind="stable")
+        placed, at, pieces = wanted[order], 0, []
+        for batch in self.batches(names):
+            low, high = np.searchsorted(placed, [at, at + batch.num_rows])
+            if low < high:
+                pieces.append(batch.take(pa.array(placed[low:high] - at)))
+            at += batch.num_rows
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        schema = pa.schema([self.schema.field(name) for name in names])
+        return pa.Table.from_batches(pieces, schema=schema).take(place)
 
     def part(self, start: int | None, stop: int | None) -> Rows:
         """Rows start to stop (not included) of this table. Raises TooFewRows where none is left."""
