@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.harness import PATIENCE
 
 from querist.cli import ROOMS
 
@@ -20,7 +21,7 @@ HEAVY = ("torch", "sklearn", "scipy", "pandas", "matplotlib", "accelerate", "onn
 def imported_after(code: str) -> set[str]:
     """Heavy packages that a fresh interpreter has loaded after running this code."""
     program = f"import sys\n{code}\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
     return set(done.stdout.strip().splitlines()[-1].split()) if done.stdout.strip() else set()
 
 

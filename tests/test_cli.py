@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.harness import Bad, check_bad_input
+from tests.harness import PATIENCE, Bad, check_bad_input
 
 from querist.cli import main
 from querist.sources.datasets.matrices import sample_network, spiked
@@ -30,7 +30,7 @@ def checkpoint(tmp_path) -> Path:
 
 def run(*argv: object, **more) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "querist", *map(str, argv)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, **more)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, **more)
 
 
 def test_json_is_the_summary_and_nothing_else(checkpoint, tmp_path, capfd):

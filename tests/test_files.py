@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+from tests.harness import PATIENCE
 
 from querist import files
 from querist.errors import RunBusy
@@ -173,7 +174,7 @@ while done < 150:
 
 def test_a_lock_that_is_removed_while_others_wait_lets_in_one_at_a_time(tmp_path):
     racers = [subprocess.Popen([sys.executable, "-c", RACE, str(tmp_path)], stderr=subprocess.PIPE) for _ in range(3)]
-    assert [racer.communicate(timeout=300)[1].decode()[-300:] for racer in racers] == [""] * 3
+    assert [racer.communicate(timeout=PATIENCE)[1].decode()[-300:] for racer in racers] == [""] * 3
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.harness import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 
@@ -23,7 +24,13 @@ def make(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
         if name not in ("MAKEFLAGS", "MAKEOVERRIDES", "PYTHON", "VENV")
     }
     return subprocess.run(
-        ["make", *arguments], cwd=ROOT, env=kept | environment, capture_output=True, text=True, timeout=300, check=False
+        ["make", *arguments],
+        cwd=ROOT,
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.harness import PATIENCE
 
 from querist.cli import ROOMS
 
@@ -76,7 +77,7 @@ def program(page: str) -> str:
 
 def fresh(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=400, cwd=folder, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, cwd=folder, check=False
     )
 
 

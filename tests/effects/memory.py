@@ -23,7 +23,7 @@ def added(name: str, n: int, d: int, *, arms: int = 1) -> tuple[float, float]:
     name: an estimator of `querist.effects`.
     """
     words = [sys.executable, "-m", "tests.effects.memory", name, str(n), str(d), str(arms)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=500, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     fit, predict = json.loads(done.stdout.splitlines()[-1])
     return fit / (4 * n * d), predict / (4 * n * d)

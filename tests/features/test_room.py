@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.harness import PATIENCE
+
 import querist.features as room
 
 PURE = [
@@ -38,4 +40,4 @@ def test_importing_the_room_loads_nothing_heavy_and_distances_no_torch_or_scikit
         "sliced_wasserstein([[0.0, 1.0], [2.0, 3.0]], [[1.0, 1.0], [2.0, 2.0]])\n"
         "assert not {'torch', 'sklearn', 'ot', 'geomloss'} & set(sys.modules)\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE)

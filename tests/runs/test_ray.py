@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from tests.harness import ask_and_die, assert_same_answer, assert_same_tables, check_bad_input, ray_is_here
+from tests.harness import PATIENCE, ask_and_die, assert_same_answer, assert_same_tables, check_bad_input, ray_is_here
 from tests.runs.asking import Asking, asked, gone, processes_below, run_script
 from tests.runs.small_study import SmallConfig, SmallStudy
 from tests.runs.test_engines import Fatal, Held, units
@@ -289,7 +289,7 @@ def test_two_raylets_scan_and_score_by_address(two_nodes, tmp_path):
         out = tmp_path / engine.replace("/", "-")
         command = ["weights", "scan", str(source), "--engine", engine, "--out", str(out), "--quiet"]
         done = subprocess.run(
-            [sys.executable, "-m", "querist", *command], capture_output=True, text=True, timeout=300, check=False
+            [sys.executable, "-m", "querist", *command], capture_output=True, text=True, timeout=PATIENCE, check=False
         )
         assert done.returncode == 0, done.stderr
         tables.append(dict(Result.open(out).tables))
@@ -350,7 +350,7 @@ def test_a_group_is_spread_over_nodes_of_one_core(two_nodes, tmp_path):
         ]
         done = subprocess.run(
             [sys.executable, "-m", "querist", *command],
-            capture_output=True, text=True, timeout=500, check=False, cwd=tmp_path,
+            capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=tmp_path,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         found.append((out / "model" / "weights.safetensors").read_bytes())
@@ -373,7 +373,7 @@ def scored_alike(address: str, folder: Path) -> None:
         command = ["effects", "score", str(folder / "model"), str(folder / "people.parquet"), str(scores)]
         command += ["--file-rows", "60", "--engine", engine, "--out", str(run), "--quiet"]
         done = subprocess.run(
-            [sys.executable, "-m", "querist", *command], capture_output=True, text=True, timeout=300, check=False
+            [sys.executable, "-m", "querist", *command], capture_output=True, text=True, timeout=PATIENCE, check=False
         )
         assert done.returncode == 0, done.stderr
         found.append({path.name: path.read_bytes() for path in scores.glob("part-*.parquet")})

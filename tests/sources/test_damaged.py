@@ -11,6 +11,7 @@ import tracemalloc
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.harness import PATIENCE
 from tests.sources.samples import write_all
 
 from querist.errors import CorruptFile, QueristError
@@ -214,7 +215,7 @@ def test_resident_memory_does_not_grow_with_the_file(tmp_path):
             file.write(b"\x93NUMPY\1\0" + len(text).to_bytes(2, "little") + text.encode())
             file.truncate(128 + 32768 * 1024 * 4)
     done = subprocess.run(
-        [sys.executable, "-c", STREAMED, *map(str, paths)], capture_output=True, text=True, timeout=300, check=True
+        [sys.executable, "-c", STREAMED, *map(str, paths)], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert int(done.stdout) < 40 << 20
     assert ITEMSIZE["float32"] * rows * columns > 200 << 20

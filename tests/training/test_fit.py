@@ -14,7 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.harness import Bad, check_bad_input
+from tests.harness import PATIENCE, Bad, check_bad_input
 from tests.training.parts import (
     Diary,
     Net,
@@ -765,5 +765,5 @@ def test_importing_loads_no_torch():
         "assert set(querist.training.__all__) <= set(dir(querist.training))\n"
         "print(*[n for n in ('torch', 'accelerate', 'scipy', 'sklearn', 'polars', 'safetensors') if n in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert done.stdout.strip() == ""

@@ -166,7 +166,7 @@ def test_under_torchrun_a_group_is_torchruns(tmp_path):
         f"print(launch_group(jobs.train_in_group, {str(tmp_path)!r}, device='cpu'))\n"
     )
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=300, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=PATIENCE, check=True)
     said = sorted(done.stdout.split("\n"))
     assert [line for line in said if line] == [
         "('aa', 2.0, '0', 'gloo')",

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.harness import Bad, check_bad_input
+from tests.harness import PATIENCE, Bad, check_bad_input
 from tests.training.parts import Diary, DieAt, Net, line, linear, long_training, mse, same
 
 from querist import files
@@ -106,7 +106,7 @@ def test_a_killed_training_ends_with_the_same_weights(tmp_path, truth):
     script = SCRIPT.format(folder=tmp_path, seed=seed).replace(f'f"{tmp_path}/', f'"{tmp_path}" + f"/')
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, env=environment, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, env=environment, check=False
     )
     assert done.returncode == 0, done.stderr
     codes = [code for said in done.stdout.splitlines() for code in said.split()[1:]]
