@@ -9,10 +9,13 @@ import polars as pl
 import pytest
 from tests.effects.memory import STATUS, of_studies
 
+from querist.effects.configs import EvaluateConfig
 from querist.effects.metrics._order import Order, order
 from querist.effects.outcomes import prepare_outcomes
 from querist.effects.reading import numbered_labels, read_people, roles_of
+from querist.effects.studies.evaluate import EvaluateStudy
 from querist.effects.studies.evaluate_kept import Kept, scored_of, writing
+from querist.effects.studies.evaluate_verdicts import _margins
 from querist.sources.rows import open_rows
 from querist.statistics import folds, mean_interval
 from querist.statistics.arrays import compact, numbered
@@ -88,6 +91,22 @@ def test_outcomes_are_held_in_the_smallest_floats_that_keep_them(values, bits):
     held = prepare_outcomes({"y": np.array(values)}, {"y": "continuous"}).compact()
     assert held.values.dtype.itemsize * 8 == bits
     assert np.array_equal(held.values[:, 0], values, equal_nan=True)
+    assert held.column(0).dtype == float
+
+
+def test_margins_come_from_outcomes_in_full_precision(tmp_path):
+    """Outcomes of 0 and 1 are held in two bytes, in which 70,000 of them can no longer be added up."""
+    rng = np.random.default_rng(0)
+    n = 150_000
+    frame = pl.DataFrame({"score": rng.normal(size=n), "arm": rng.integers(0, 2, n), "y": rng.integers(0, 2, n)})
+    frame.write_parquet(tmp_path / "people.parquet")
+    told = EvaluateConfig.build(
+        source="column:score", table=str(tmp_path / "people.parquet"), arm="arm", outcome=("y",), bootstrap=0
+    )
+    people = EvaluateStudy().opened(told)
+    assert people.outcomes.values.dtype == np.float16
+    y = frame.filter(pl.col("arm") == 0)["y"].to_numpy()
+    assert _margins(told, people) == pytest.approx({"y": told.margin * y.std(ddof=1)}, rel=1e-12)
 
 
 def test_pieces_of_a_ranking_are_its_tie_groups():

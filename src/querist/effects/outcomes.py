@@ -56,8 +56,13 @@ class Outcomes:
         """Some rows: numbers, a mask or a slice."""
         return Outcomes(self.names, self.kinds, self.values[rows], self.observed[rows], self.notes)
 
+    def column(self, k: int) -> Float[np.ndarray, "n"]:
+        """Values of one outcome in float64."""
+        return np.ascontiguousarray(self.values[:, k], dtype=float)
+
     def compact(self) -> Outcomes:
-        """The same outcomes column by column, in the smallest floats that hold every value as it is."""
+        """The same outcomes column by column, in the smallest floats that hold every value as it is: to be kept, not to be added up
+        (`column`)."""
         values: Any = np.asfortranarray(self.values)
         for kind in (np.float16, np.float32):
             if all(_held_by(values[:, k], kind) for k in range(values.shape[1])):

@@ -55,7 +55,7 @@ def _margins(config: EvaluateConfig, people: Opened) -> dict[str, float]:
     """What is too small to matter, by outcome: a share of the standard deviation under control."""
     found = {}
     for k, name in enumerate(people.outcomes.names):
-        y = people.outcomes.values[(people.codes == 0) & people.outcomes.observed[:, k], k]
+        y = people.outcomes.column(k)[(people.codes == 0) & people.outcomes.observed[:, k]]
         found[name] = config.margin * float(y.std(ddof=1)) if y.size > 1 else 0.0
     return found
 

@@ -192,7 +192,7 @@ def control_label(named: str | None, levels: np.ndarray, roles: Roles) -> Any:
 
     Raises BadOption where none is named and nothing is 0; a name that is not there is left for `arm_codes` to refuse.
     """
-    labels = levels.tolist()
+    labels = np.unique(levels).tolist()
     if named is None:
         for label in labels:
             if label in (0, False) or label in ("0",):
@@ -233,7 +233,7 @@ def judged_rows(people: Opened, config: Any, score: Scored | None, outcomes: Ite
     places = range(len(people.outcomes.names)) if outcomes is None else outcomes
     return given(
         Coded(people.labels, people.codes),
-        {people.outcomes.names[k]: people.outcomes.values[:, k] for k in places},
+        {people.outcomes.names[k]: people.outcomes.column(k) for k in places},
         propensity="share" if people.shares is None else np.array(people.shares),
         mu=score,
         cluster=people.people.cluster,
