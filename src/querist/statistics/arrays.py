@@ -103,11 +103,14 @@ def numbered(labels: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
         low = labels.min()
         span = int(labels.max()) - int(low)
         if span <= 2 * labels.size:
-            place = labels.astype(np.int64) - int(low) if labels.dtype.itemsize < 8 else (labels - low).astype(np.int64)
+            if labels.dtype.itemsize < 8:
+                place = labels.astype(np.int64)
+                place -= int(low)
+            else:
+                place = (labels - low).astype(np.int64, copy=False)
             seen = np.bincount(place, minlength=span + 1) > 0
-            first = np.zeros(span + 1, dtype=np.int64)
-            first[place] = np.arange(labels.size)
-            return labels[first[seen]], (np.cumsum(seen) - 1)[place]
+            known = np.flatnonzero(seen).astype(labels.dtype) + low
+            return known, place if seen.all() else (np.cumsum(seen) - 1)[place]
     known, inverse = np.unique(labels, return_inverse=True)
     return known, inverse.reshape(-1)
 
