@@ -397,7 +397,7 @@ def test_a_streamed_fit_is_a_fit(tmp_path):
 
 
 def test_streamed_rows_train_as_rows_in_memory_do_in_the_same_order(tmp_path):
-    from querist.effects.nettrain import tensors_of
+    from querist.effects.netrows import tensors_of
     from querist.effects.network._members import latents_and_balance, member, stream_loss
     from querist.training import fit as fit_network
 

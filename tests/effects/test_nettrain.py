@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from querist import effects
 from querist.effects import MTMT, nettrain
 from querist.effects.simulation import SETTINGS, simulate
 
@@ -62,6 +63,10 @@ def test_what_looks_at_a_batch_as_one_is_not_cut(monkeypatch):
     monkeypatch.setattr(nettrain, "fit", lambda *a, **k: (asked.append(k.get("accumulate")), own(*a, **k))[1])
     fitted(batch_size=256, balance="mmd", epochs=1)
     assert asked == [None, None]
+    for kind, runs in (("TARNet", [6]), ("CFRNet", [None]), ("DragonNet", [None])):
+        asked.clear()
+        getattr(effects, kind)(control=0, epochs=1, batch_size=256, device="cpu").fit(DRAWN.X, DRAWN.arm, DRAWN.Y)
+        assert asked == runs, kind
     assert nettrain.in_runs(["a"], 4096, "cuda") == {}
     assert nettrain.in_runs(["a"], 50, "cpu") == {}
     assert nettrain.in_runs(["a"], 51, "cpu")["accumulate"] == 2

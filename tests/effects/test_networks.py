@@ -24,7 +24,8 @@ from querist.effects.design import balance_weights
 from querist.effects.encoder import Encoder, Widths
 from querist.effects.estimator import Estimator
 from querist.effects.links import Link, Links, link_of
-from querist.effects.nettrain import batch_rows, links_for, made, responses, tensors_of, train, validation_rows
+from querist.effects.netrows import tensors_of
+from querist.effects.nettrain import batch_rows, links_for, made, responses, train, validation_rows
 from querist.effects.simulation import SETTINGS, simulate
 from querist.errors import BadOption, TooFewRows, UnknownName
 

@@ -35,8 +35,8 @@ def errors(setting: int, n: int, seed: int, monkeypatch, **options) -> dict[str,
         model.refit_ = None if method is None else refit(kept["evidence"], method)
         said = model.predict_effects(people.X)
         found[name] = rmse(said.incremental, said.total)
-    mean = kept["evidence"].psi_increments.mean(0)
-    found["constant"] = rmse(mean, mean + kept["evidence"].psi_base.mean(0))
+    mean = kept["evidence"].scores().psi_increments.mean(0)
+    found["constant"] = rmse(mean, mean + kept["evidence"].scores().psi_base.mean(0))
     return found
 
 

@@ -137,7 +137,7 @@ def test_arm_means_shrink_by_the_rule_of_james_and_stein():
     _, _, found, _w = made()
     free = np.ones((3, 2), dtype=bool)
     mean, factor, _ = arm_means(found, free)
-    psi = found.psi_increments
+    psi = found.scores().psi_increments
     np.testing.assert_allclose(mean, psi.mean(0))
     chi2 = (psi.mean(0) ** 2 / (psi.var(0, ddof=1) / len(psi))).sum() * 2 / 3
     assert factor == pytest.approx(max(0, 1 - (4 - 2) / chi2))
@@ -163,9 +163,9 @@ def test_base_has_the_mean_of_its_scores_and_increments_the_shrunken_arm_means()
     drawn, said, found, w = made()
     fitted = refit(found)
     base, own = applied(fitted, drawn, said, w)
-    np.testing.assert_allclose(base.mean(0), found.psi_base.mean(0), atol=1e-9)
+    np.testing.assert_allclose(base.mean(0), found.scores().psi_base.mean(0), atol=1e-9)
     factor = next(row["factor"] for row in fitted.table if row["part"] == "arm means")
-    np.testing.assert_allclose(own.mean(0), factor * found.psi_increments.mean(0), atol=1e-9)
+    np.testing.assert_allclose(own.mean(0), factor * found.scores().psi_increments.mean(0), atol=1e-9)
 
 
 def test_one_arm_has_a_base_alone():
@@ -174,7 +174,7 @@ def test_one_arm_has_a_base_alone():
     base, own = applied(fitted, drawn, said, w)
     assert (own == 0).all()
     assert [row["part"] for row in fitted.table] == ["base"]
-    np.testing.assert_allclose(base.mean(0), found.psi_base.mean(0), atol=1e-9)
+    np.testing.assert_allclose(base.mean(0), found.scores().psi_base.mean(0), atol=1e-9)
 
 
 def test_a_reference_arm_keeps_no_increment():
@@ -190,11 +190,11 @@ def test_rows_without_an_outcome_bear_on_the_other_alone():
     y = drawn.Y.copy()
     y[::3, 1] = np.nan
     *_, found, _ = made(y=y)
-    assert np.isnan(found.psi_base[::3, 1]).all()
+    assert np.isnan(found.scores().psi_base[::3, 1]).all()
     kept = np.arange(600) % 3 > 0
     base, own = applied(refit(found), drawn, said, w)
-    np.testing.assert_allclose(base[:, 0].mean(), found.psi_base[:, 0].mean(), atol=1e-9)
-    np.testing.assert_allclose(base[kept, 1].mean(), found.psi_base[kept, 1].mean(), atol=1e-9)
+    np.testing.assert_allclose(base[:, 0].mean(), found.scores().psi_base[:, 0].mean(), atol=1e-9)
+    np.testing.assert_allclose(base[kept, 1].mean(), found.scores().psi_base[kept, 1].mean(), atol=1e-9)
     assert np.isfinite(own).all()
 
 
@@ -216,8 +216,10 @@ def test_weights_of_any_scale_and_copies_instead_of_weights():
         cluster=again,
     )
     one = evidence(drawn.X, said, drawn.arm, drawn.Y, drawn.propensity, w, weight=weight)
-    assert copies.psi_base.shape[0] == int(weight.sum())
-    np.testing.assert_allclose(np.average(one.psi_base, axis=0, weights=weight), copies.psi_base.mean(0), rtol=1e-10)
+    assert copies.scores().psi_base.shape[0] == int(weight.sum())
+    np.testing.assert_allclose(
+        np.average(one.scores().psi_base, axis=0, weights=weight), copies.scores().psi_base.mean(0), rtol=1e-10
+    )
 
 
 def test_what_is_not_estimable_takes_no_part():
@@ -235,8 +237,10 @@ def test_what_is_not_estimable_takes_no_part():
         np.full((rest.sum(), 3), 1 / 3),
         w[[0, 2]] / w[[0, 2]].sum(),
     )
-    np.testing.assert_allclose(found.psi_base[rest, 0], alone.psi_base[:, 0])
-    np.testing.assert_allclose(found.psi_increments[rest][:, [0, 2], 0], alone.psi_increments[:, :, 0])
+    np.testing.assert_allclose(found.scores().psi_base[rest, 0], alone.scores().psi_base[:, 0])
+    np.testing.assert_allclose(
+        found.scores().psi_increments[rest][:, [0, 2], 0], alone.scores().psi_increments[:, :, 0]
+    )
     fitted = refit(found)
     w = fitted.tier_weights
     assert w[1, 0] == 0
@@ -263,7 +267,7 @@ def test_slopes_are_least_squares_and_never_negative():
     drawn, said, found, w = made()
     table = refit(found, "slope").table
     row = next(row for row in table if row["part"] == "base" and row["outcome"] == 0)
-    assert row["slope"] == pytest.approx(np.polyfit(found.base[:, 0], found.psi_base[:, 0], 1)[0])
+    assert row["slope"] == pytest.approx(np.polyfit(found.scores().base[:, 0], found.scores().psi_base[:, 0], 1)[0])
     assert row["factor"] == pytest.approx(max(0, 1 - 1 / row["t"] ** 2))
     flipped = evidence(drawn.X, -said, drawn.arm, drawn.Y, drawn.propensity, w)
     for row in refit(flipped, "slope").table:

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, UInt64
 from sklearn.base import BaseEstimator
 
+from querist.effects.allocators import release
+from querist.effects.arrays import BLOCK
 from querist.effects.outcomes import Outcomes, prepare_outcomes
 from querist.effects.parts import Effects
 from querist.effects.reading import Roles, read_people, roles_of
@@ -115,7 +117,9 @@ class Estimator(BaseEstimator):
         self._check_options()
         control = control_of(arm, self.control)
         outcomes = Y if isinstance(Y, Outcomes) else prepare_outcomes(Y, self.outcomes)
+        release()
         columns, encoded, notes = self._columns(X)
+        release()
         sample, missing = sample_of(
             columns,
             encoded,
@@ -206,7 +210,7 @@ class Estimator(BaseEstimator):
         self.not_estimable_ = list(missing)
         self.features_ = list(sample.columns.names)
         self.warnings_ = list(notes)
-        self.rows_seen_ = np.unique(hash_rows(sample.encoded))[:HASHES].copy()  # not a view of all
+        self.rows_seen_ = _smallest(sample.encoded)
         self._fit(sample, hooks)
 
     def _columns(self, X: Any) -> tuple[Columns, Encoded, list[str]]:
@@ -217,6 +221,7 @@ class Estimator(BaseEstimator):
         if columns.constant:
             gone = ", ".join(columns.constant[:8])
             warnings.warn(f"Constant columns are dropped: {gone}", UserWarning, stacklevel=3)
+        release()
         return columns, columns.encode(rows), list(columns.notes)
 
     def _fit(self, sample: Sample, hooks: Sequence[Any]) -> None:
@@ -316,6 +321,14 @@ def refuse_hooks(model: Estimator, hooks: Sequence[Any]) -> None:
             allowed="a model that trains one",
             mend="Leave hooks out",
         )
+
+
+def _smallest(encoded: Encoded) -> UInt64[np.ndarray, "h"]:
+    """The smallest different hashes of rows, at most `HASHES`."""
+    kept = np.empty(0, dtype=np.uint64)
+    for start in range(0, len(encoded), BLOCK):
+        kept = np.unique(np.concatenate([kept, hash_rows(encoded[start : start + BLOCK])]))[:HASHES]
+    return kept.copy()  # not a view of what was sorted
 
 
 def _said(outcomes: Outcomes) -> list[str]:

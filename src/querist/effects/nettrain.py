@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import nn
 
-from querist.effects.design import balance_weights
+from querist.effects.arrays import index_type
 from querist.effects.links import Link, Links, link_of
+from querist.effects.netrows import PREDICTED, Batch, Table, batches_of, rows_within
 from querist.effects.sample import Sample
 from querist.errors import BadOption, TooFewRows, UnknownName, near
 from querist.sources.rows import Encoded
@@ -25,28 +26,23 @@ from querist.training.losses import weighted_sum
 __all__ = [
     "Observed",
     "batch_rows",
-    "batches_of",
     "in_runs",
     "links_for",
     "made",
     "outcome_terms",
     "responses",
-    "tensors_of",
+    "run_rows",
     "train",
     "validation_rows",
 ]
 
-Batch = dict[str, torch.Tensor]
 Terms = Mapping[str, tuple[torch.Tensor, torch.Tensor]]
 Observed = Callable[[nn.Module, Batch], tuple[Float[torch.Tensor, "n L"], Terms]]
 """From a batch to the latents under the arm that each row got, and further terms of the loss."""
 
 RUN = 1_024
-"""Rows that are differentiated at a time on a CPU. A step of 4,096 rows keeps 330 MB of the default network's activations; in four
-runs a quarter of them, with the same gradient, in 0.86 of the time, as a run stays in the caches."""
-
-PREDICTED = 8_192
-"""Rows that go through a network at a time where nothing is learnt."""
+"""Most rows that are differentiated at a time on a CPU. A step of 4,096 rows keeps 330 MB of the default network's activations; in
+runs it has the same gradient in no more time, as a run stays in the caches, see `netrows.rows_within`."""
 
 
 def train(
@@ -78,21 +74,22 @@ def train(
     """Train a network in place on what each row's own arm showed; it ends on the CPU, in eval mode.
 
     net: forward(numbers [n, p], missing [n, p], codes [n, q]) -> latents [n, M + 1, L], control first. rows: numbers of those it
-    sees, all where left out; they are not copied. observed: where more than the forward pass is needed in training; by default the
-    row of `forward` that belongs to the arm. runs: whether a step may be taken in runs, see `in_runs`; where nothing is said, if
-    `observed` is left out. The loss is Σ_k λ_k Σ_i w_ik·l_ik / Σ_i w_ik with w_ik = 0 where the outcome is missing, λ_k of
-    `outcome_weights`. weighting: "none", "ipw" (1/e) or "overlap", times the row's weight. batch_size "auto": see `batch_rows`.
+    sees, all where left out; no more than a batch of them is copied. observed: where more than the forward pass is needed in
+    training; by default the row of `forward` that belongs to the arm. runs: whether a step may be taken in runs, see `in_runs`;
+    where nothing is said, if `observed` is left out. The loss is Σ_k λ_k Σ_i w_ik·l_ik / Σ_i w_ik with w_ik = 0 where the outcome is
+    missing, λ_k of `outcome_weights`. weighting: "none", "ipw" (1/e) or "overlap", times the row's weight. batch_size "auto": see
+    `batch_rows`.
     val_fraction: share of rows on which training stops after `patience` epochs without a smaller loss (0: no such rows, all
     epochs); the best epoch's weights stay. score, monitor, mode: a figure of one's own to stop by, see `training.fit`, which
     further options go to (checkpoint, resume). AdamW with cosine decay to 0 over all epochs.
 
     Raises BadOption, TooFewRows, NumericalFailure.
     """
-    rows = np.arange(sample.n) if rows is None else rows
+    rows = np.arange(sample.n, dtype=index_type(sample.n)) if rows is None else rows
     counts = (sample.outcomes.observed.any(axis=1) & (sample.weight > 0))[rows]
     if not counts.any():
         raise TooFewRows("No row has an outcome to learn from", value=0, allowed="1 or more")
-    given = tensors_of(sample, links, weighting)
+    given = Table(sample, links, weighting)
     held = validation_rows(sample, val_fraction, rows)
     learn, check = rows[counts & ~held], rows[counts & held]
     size = batch_rows(learn.size) if batch_size == "auto" else batch_size
@@ -100,7 +97,8 @@ def train(
         raise BadOption("batch_size is a number of rows", value=batch_size, allowed='"auto", or 1 or more')
     scales = dict(outcome_weights or {})
     runs = observed is None if runs is None else runs
-    cut = in_runs(sample.outcomes.names, size, device) if runs else {}
+    run = run_rows(net, given, observed, learn, device)
+    cut = in_runs(sample.outcomes.names, size, device, run) if runs else {}
 
     def loss(model: nn.Module, batch: Batch) -> dict[str, Any]:
         if observed is None:
@@ -115,7 +113,7 @@ def train(
         rows_of(given, size, seed=seed, drop_last=drop_last, rows=learn),
         batch_size=size,
         epochs=epochs,
-        validation=rows_of(given, size, seed=seed, shuffle=False, rows=check) if check.size else None,
+        validation=rows_of(given, min(size, run), seed=seed, shuffle=False, rows=check) if check.size else None,
         patience=patience if check.size else None,
         score=score if check.size else None,
         monitor=monitor,
@@ -151,22 +149,24 @@ def links_for(
     for name in asked:
         if name not in names:
             raise UnknownName("A link for an outcome that is none", value=name, allowed=near(name, names))
-    values = np.where(sample.outcomes.observed, sample.outcomes.values, np.nan)
-    made = [
-        link_of(
-            values[:, k],
-            sample.arm,
-            kind,
-            asked.get(name, "auto"),
-            weight=sample.weight,
-            winsorise=winsorise,
-            huber=huber,
-            class_weight=class_weight,
+    made = []
+    for k, (name, kind) in enumerate(zip(names, sample.outcomes.kinds, strict=True)):
+        values, seen = sample.outcomes.values[:, k], sample.outcomes.observed[:, k]
+        if not seen.any():
+            made.append(Link("identity"))
+            continue
+        made.append(
+            link_of(
+                values if seen.all() else np.where(seen, values, np.nan),
+                sample.arm,
+                kind,
+                asked.get(name, "auto"),
+                weight=sample.weight,
+                winsorise=winsorise,
+                huber=huber,
+                class_weight=class_weight,
+            )
         )
-        if sample.outcomes.observed[:, k].any()
-        else Link("identity")
-        for k, (name, kind) in enumerate(zip(names, sample.outcomes.kinds, strict=True))
-    ]
     return Links(made)
 
 
@@ -181,18 +181,34 @@ def outcome_terms(
     return terms
 
 
-def in_runs(names: Sequence[str], size: int, device: str) -> dict[str, Any]:
-    """Options of `training.fit` by which a step of `size` rows is taken in runs of at most `RUN` on a CPU.
+def run_rows(net: nn.Module, given: Table, observed: Observed | None, rows: Int[np.ndarray, "r"], device: str) -> int:
+    """Rows that are differentiated, or looked at, at a time: `RUN` at most, fewer where a row's activations are many."""
+    batch = given.fetch(rows[:1])
+    arm, targets = batch["arm"], {name: batch[name] for name in ("y", "weight")}
+
+    def asked(encoded: Any) -> Any:
+        if observed is None:
+            return net(*encoded)
+        own = {"arm": arm, **targets}
+        many = {name: value.expand(len(encoded[0]), *value.shape[1:]) for name, value in own.items()}
+        return observed(net, dict(zip(("numbers", "missing", "codes"), encoded, strict=True)) | many)
+
+    return rows_within(net, asked, given.sample.encoded[rows[:RUN]], RUN) if on_cpu(device) else max(RUN, PREDICTED)
+
+
+def in_runs(names: Sequence[str], size: int, device: str, run: int | None = None) -> dict[str, Any]:
+    """Options of `training.fit` by which a step of `size` rows is taken in runs of at most `run`, by default `RUN`, on a CPU.
 
     Only for a loss that is `outcome_terms` of these outcomes and nothing else: what depends on a whole batch does not come in runs.
     """
-    if size <= RUN or not on_cpu(device):
+    run = RUN if run is None else run
+    if size <= run or not on_cpu(device):
         return {}
 
     def weights(batch: Batch) -> dict[str, torch.Tensor]:
         return dict(zip(names, batch["weight"].sum(0), strict=True))
 
-    return {"accumulate": -(-size // RUN), "weights": weights}
+    return {"accumulate": -(-size // run), "weights": weights}
 
 
 def batch_rows(n: int) -> int:
@@ -220,45 +236,11 @@ def made(make: Callable[[], nn.Module], seed: int, *names: Any) -> Any:
 def responses(net: nn.Module, links: Links, encoded: Encoded) -> Float[np.ndarray, "n M+1 K"]:
     """Mean outcomes under every arm, control first, of rows that went through the network in eval mode."""
     net.eval()
+    size = rows_within(net, lambda batch: net(*batch), encoded, PREDICTED)
     with torch.no_grad():
         # In float64 from the latents on: effects are small differences of means.
-        return np.concatenate([links(net(*batch).double()).numpy() for batch in batches_of(encoded)])
-
-
-def batches_of(encoded: Encoded, size: int = PREDICTED, rows: Int[np.ndarray, "r"] | None = None):
-    """(numbers, missing, codes) as tensors, in turn, of all rows or of those named; once with no rows where there are none."""
-    n = len(encoded) if rows is None else len(rows)
-    for start in range(0, max(n, 1), size):
-        part = slice(start, start + size)
-        one = encoded[part if rows is None else rows[part]]
-        yield (
-            torch.as_tensor(one.numbers, dtype=torch.float32),
-            torch.as_tensor(one.missing),
-            torch.as_tensor(one.codes, dtype=torch.long),
-        )
+        return np.concatenate([links(net(*batch).double()).numpy() for batch in batches_of(encoded, size)])
 
 
 def _own(latents: Float[torch.Tensor, "n M+1 L"], arm: torch.Tensor) -> Float[torch.Tensor, "n L"]:
     return latents[torch.arange(len(arm), device=arm.device), arm]
-
-
-def tensors_of(sample: Sample, links: Links, weighting: str = "none") -> Batch:
-    """A sample as the columns of a training: numbers, missing, codes, arm, y [n, K] (as `Links.targets`), weight [n, K].
-
-    weighting: "none", "ipw", "overlap", times the row's own weight; 0 where the outcome is missing. Raises BadOption.
-    """
-    row = sample.weight
-    if weighting != "none":
-        # Overlap weights are bounded whatever the chances, and tell by them who could have had any arm: clipped, nobody is left out.
-        e = sample.propensity if weighting == "ipw" or sample.chances is None else sample.chances
-        row = row * balance_weights(e, sample.arm, weighting)  # pyright: ignore[reportArgumentType]
-    seen = sample.outcomes.observed
-    y = links.targets(np.where(seen, sample.outcomes.values, 0.0))
-    return {
-        "numbers": torch.as_tensor(sample.encoded.numbers),
-        "missing": torch.as_tensor(sample.encoded.missing),
-        "codes": torch.as_tensor(sample.encoded.codes),
-        "arm": torch.as_tensor(sample.arm.astype(np.int64, copy=False)),
-        "y": torch.as_tensor(y.astype(np.float32)),
-        "weight": torch.as_tensor((row[:, None] * seen).astype(np.float32)),
-    }

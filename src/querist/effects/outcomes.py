@@ -157,7 +157,10 @@ def prepare_outcomes(
             notes.append(f"The outcome {name} is taken as {kind}; name its kind where it is another")
         check_kind(column, name, kind, start)
         chosen.append(kind)
-    return Outcomes(tuple(named), tuple(chosen), values, ~np.isnan(values), tuple(notes))
+    observed = ~np.isnan(values)
+    # Where all is known, one True stands for every row.
+    observed = np.broadcast_to(True, values.shape) if observed.all() else observed
+    return Outcomes(tuple(named), tuple(chosen), values, observed, tuple(notes))
 
 
 def _table(Y: Any, names: list[str] | None) -> pa.Table:

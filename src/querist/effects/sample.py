@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from querist.effects.arrays import arm_codes, lengths
+from querist.effects.arrays import BLOCK, arm_codes, lengths
 from querist.effects.design import clipped, estimated_propensity, propensities
 from querist.effects.errors import ArmInFeatures, ControlAbsent
 from querist.effects.outcomes import Outcomes
@@ -102,21 +102,33 @@ class Sample:
         depend on how arms are called.
         """
         part = slice(None) if rows is None else rows
-        strata = self.arm[part].astype(np.int64)
-        if by_outcome:
-            for j, kind in enumerate(self.outcomes.kinds):
-                seen = self.outcomes.observed[part, j]
-                level = self.outcomes.values[part, j] > 0 if kind != "continuous" else np.zeros(len(strata), dtype=bool)
-                strata = 3 * strata + np.where(seen, 1 + level, 0)
-        _, first, inverse = np.unique(strata, return_index=True, return_inverse=True)
-        order = np.argsort(np.argsort(first))
+        n = self.n if rows is None else len(rows)
+        strata, numbers = np.empty(n, dtype=np.uint8), {}
+        for start in range(0, n, BLOCK):
+            block = slice(start, min(start + BLOCK, n))
+            cells = self._cells(block if rows is None else rows[block], by_outcome)
+            seen, first, inverse = np.unique(cells, return_index=True, return_inverse=True)
+            for cell in seen[np.argsort(first)].tolist():
+                numbers.setdefault(cell, len(numbers))
+            strata = strata.astype(np.min_scalar_type(len(numbers)), copy=False)
+            strata[block] = np.array([numbers[cell] for cell in seen.tolist()])[inverse.reshape(-1)]
         return folds(
-            len(strata),
+            n,
             k,
-            strata=order[inverse.reshape(-1)],
+            strata=strata,
             clusters=None if self.cluster is None else self.cluster[part],
             seed=self.seed if seed is None else seed,
         )
+
+    def _cells(self, part: Any, by_outcome: bool) -> Int[np.ndarray, "r"]:
+        """What folds are balanced over, as one number a row: the arm, and of each outcome whether it is missing, 0, or above."""
+        cells = self.arm[part].astype(np.int64)
+        if by_outcome:
+            for j, kind in enumerate(self.outcomes.kinds):
+                seen = self.outcomes.observed[part, j]
+                level = self.outcomes.values[part, j] > 0 if kind != "continuous" else np.zeros(len(cells), dtype=bool)
+                cells = 3 * cells + np.where(seen, 1 + level, 0)
+        return cells
 
 
 def sample_of(
@@ -143,15 +155,18 @@ def sample_of(
     weights that are all 0.
     """
     labels, code = arm_codes(arm, control, arms)
+    code = code.astype(np.min_scalar_type(-len(labels)))
     lengths(X=encoded.numbers, arm=code, Y=outcomes.values, sample_weight=sample_weight, cluster=cluster)
-    weight = weights_of(sample_weight, code.size)
-    if not weight.sum() > 0:
-        raise BadValues("No row has a weight", value="sample_weight is 0 everywhere", allowed="a positive one")
-    weight = weight / weight.mean()
+    weight = np.broadcast_to(1.0, code.size)
+    if sample_weight is not None:
+        weight = weights_of(sample_weight, code.size)
+        if not weight.sum() > 0:
+            raise BadValues("No row has a weight", value="sample_weight is 0 everywhere", allowed="a positive one")
+        weight = weight / weight.mean()
     refuse_arm_columns(columns, encoded, code, len(labels))
     group = None if cluster is None else ids_as_codes(cluster, "Clusters")[0]
     estimable, missing = _estimable(labels, code, outcomes, min_rows, min_events)
-    observed = outcomes.observed & estimable[code]
+    observed = outcomes.observed if estimable.all() else outcomes.observed & estimable[code]
     made = Sample(
         columns=columns,
         encoded=encoded,
@@ -263,17 +278,32 @@ def refuse_arm_columns(columns: Columns, encoded: Encoded, code: np.ndarray, arm
     A missing value is a level of its own. Columns that tell the arm in a weaker way are for `check` to report.
     """
     found = (
-        (name, np.where(encoded.missing[:, k], np.nan, encoded.numbers[:, k])) for k, name in enumerate(columns.numbers)
+        (name, lambda part, k=k: np.where(encoded.missing[part, k], np.nan, encoded.numbers[part, k]))
+        for k, name in enumerate(columns.numbers)
     )
-    levels = ((name, encoded.codes[:, k]) for k, name in enumerate(columns.categories))
-    for name, values in itertools.chain(found, levels):  # a column at a time: all of them would be the table once more
-        if np.unique(values[:1000]).size > arms:
-            continue
-        level, inverse = np.unique(values, return_inverse=True)
-        if level.size != arms:
-            continue
-        cells = np.unique(inverse.reshape(-1).astype(np.int64) * arms + code)
-        if cells.size == arms and np.unique(cells % arms).size == arms:
+    levels = ((name, lambda part, k=k: encoded.codes[part, k]) for k, name in enumerate(columns.categories))
+    for name, values in itertools.chain(found, levels):
+        if _is_bijection(values, code, arms):
             raise ArmInFeatures(
                 "A feature says which arm each row got", value=name, allowed="what was known before", mend="Drop it"
             )
+
+
+def _is_bijection(values: Callable[[slice], np.ndarray], code: np.ndarray, arms: int) -> bool:
+    """Whether a column, given by its rows, has a level for each arm; it is read until it has shown otherwise."""
+    met: dict[Any, int] = {}
+    size = 1000
+    start = 0
+    while start < code.size:
+        part = slice(start, start + size)
+        level, inverse = np.unique(values(part), return_inverse=True)
+        if level.size > arms:
+            return False
+        for cell in np.unique(inverse.reshape(-1).astype(np.int64) * arms + code[part]).tolist():
+            value = level[cell // arms].item()
+            if met.setdefault("missing" if value != value else value, cell % arms) != cell % arms:
+                return False
+        if len(met) > arms:
+            return False
+        start, size = start + size, BLOCK
+    return len(met) == arms == len(set(met.values()))

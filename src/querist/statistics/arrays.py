@@ -112,7 +112,7 @@ def numbered(labels: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
             seen = np.bincount(place, minlength=span + 1) > 0
             known = np.flatnonzero(seen).astype(labels.dtype)
             known += low
-            return known, (np.cumsum(seen) - 1)[place]
+            return known, place if seen.all() else (np.cumsum(seen) - 1)[place]
     known, inverse = np.unique(labels, return_inverse=True)
     return known, inverse.reshape(-1)
 

@@ -12,6 +12,9 @@ from querist.statistics.streams import stream
 
 __all__ = ["folds"]
 
+FEW = 32
+"""Kinds of units that are looked for one after another."""
+
 
 def folds(
     n: int,
@@ -32,42 +35,54 @@ def folds(
     if k < 2:
         raise BadOption("Cross-validation needs folds", value=k, allowed="2 or more")
     same_length(("rows", range(n)), ("strata", strata), ("clusters", clusters), ("pairs", pairs))
-    if (
-        strata is None and clusters is None and pairs is None and n >= k
-    ):  # what follows, where every row is like every other
-        found = np.empty(n, dtype=int)
-        found[stream(seed, "folds", k).permutation(n)] = np.arange(n) % k
-        return found
-    unit, units = _units(n, clusters, pairs)
+    unit, units = (None, n) if clusters is None and pairs is None else _units(n, clusters, pairs)
     if units < k:
         raise TooFewRows("There are fewer independent units than folds", value=units, allowed=f"{k} or more")
-    stratum, count = codes(strata, "Strata") if strata is not None else (np.zeros(n, dtype=int), 1)
-    order = stream(seed, "folds", k).permutation(units)
-    return _deal(_alike(unit, units, stratum, count, order), np.bincount(stratum, minlength=count), units, k)[unit]
+    stratum, count = codes(strata, "Strata") if strata is not None else (np.zeros(n, dtype=np.uint8), 1)
+    totals = np.bincount(stratum, minlength=count)
+    stratum = stratum.astype(np.min_scalar_type(count), copy=False)
+    # The numbers that `permutation(units)` draws, in half the bytes where they go into them.
+    order = np.arange(units, dtype=np.int32 if units < 2**31 else np.int64)
+    stream(seed, "folds", k).shuffle(order)
+    if unit is None or units == n:  # every unit is one row: its stratum says all
+        profile = stratum if unit is None else stratum[np.argsort(unit)]
+        kinds = [(np.array([s]), np.array([1])) for s in range(count)]
+    else:
+        profile, kinds = _profiles(unit, units, stratum, count)
+    dealt = _deal(_alike(profile, kinds, order), totals, units, k)
+    return (dealt if unit is None else dealt[unit]).astype(np.int64)
+
+
+def _profiles(
+    unit: np.ndarray, units: int, stratum: np.ndarray, count: int
+) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:
+    """Which units have the same number of rows in each stratum: a number for each, and (strata, rows in each) of each number."""
+    cell, rows = np.unique(unit.astype(np.int64) * count + stratum, return_counts=True)
+    owner, inside = np.divmod(cell, count)
+    starts = np.searchsorted(owner, np.arange(units + 1))
+    seen: dict[bytes, int] = {}
+    kinds: list[tuple[np.ndarray, np.ndarray]] = []
+    profile = np.empty(units, dtype=int)
+    for u in range(units):
+        mine = slice(starts[u], starts[u + 1])
+        key = inside[mine].tobytes() + rows[mine].tobytes()
+        if key not in seen:
+            seen[key] = len(kinds)
+            kinds.append((inside[mine], rows[mine]))
+        profile[u] = seen[key]
+    return profile.astype(np.min_scalar_type(len(kinds))), kinds
 
 
 def _alike(
-    unit: np.ndarray, units: int, stratum: np.ndarray, count: int, order: np.ndarray
+    profile: np.ndarray, kinds: list[tuple[np.ndarray, np.ndarray]], order: np.ndarray
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Units with the same number of rows in each stratum: (strata, rows in each, units in random order), largest first."""
-    cell, rows = np.unique(unit.astype(np.int64) * count + stratum, return_counts=True)
-    owner, inside = np.divmod(cell, count)
-    kinds: list[tuple[np.ndarray, np.ndarray]]
-    if unit.size == units:  # every unit is one row: its stratum says all
-        profile, kinds = inside, [(np.array([s]), np.array([1])) for s in range(count)]
+    """Units that are alike: (strata, rows in each, units in random order), largest first."""
+    drawn = profile[order]
+    if len(kinds) <= FEW:  # a sort's workspace would be several times the units
+        groups = [order[drawn == number] for number in range(len(kinds))]
     else:
-        starts = np.searchsorted(owner, np.arange(units + 1))
-        seen: dict[bytes, int] = {}
-        kinds, profile = [], np.empty(units, dtype=int)
-        for u in range(units):
-            mine = slice(starts[u], starts[u + 1])
-            key = inside[mine].tobytes() + rows[mine].tobytes()
-            if key not in seen:
-                seen[key] = len(kinds)
-                kinds.append((inside[mine], rows[mine]))
-            profile[u] = seen[key]
-    dealt = order[np.argsort(profile[order], kind="stable")]
-    groups = np.split(dealt, np.cumsum(np.bincount(profile, minlength=len(kinds)))[:-1])
+        dealt = order[np.argsort(drawn, kind="stable")]
+        groups = np.split(dealt, np.cumsum(np.bincount(profile, minlength=len(kinds)))[:-1])
     by_size = sorted(range(len(kinds)), key=lambda g: -int(kinds[g][1].sum()))
     return [(*kinds[g], groups[g]) for g in by_size]
 
@@ -77,7 +92,7 @@ def _deal(
 ) -> np.ndarray:
     """Deal units that are alike round the folds: an empty fold first, then the least full in their strata, then in all."""
     load, filled = np.zeros((k, totals.size)), np.zeros(k)
-    chosen = np.empty(units, dtype=int)
+    chosen = np.empty(units, dtype=np.min_scalar_type(k))
     for strata, rows, members in groups:
         fullness = (load[:, strata] / totals[strata]).max(axis=1)
         fold = np.lexsort((filled, fullness, filled > 0))
@@ -90,8 +105,6 @@ def _deal(
 
 def _units(n: int, clusters: ArrayLike | None, pairs: ArrayLike | None) -> tuple[np.ndarray, int]:
     """Connected components of rows that share a cluster or a pair."""
-    if clusters is None and pairs is None:
-        return np.arange(n), n
     if clusters is None or pairs is None:
         return codes(clusters if clusters is not None else pairs, "Ids")
     label, _ = codes(clusters, "Clusters")

@@ -144,8 +144,11 @@ def rows_of(
     data: a tensor or array, a tuple or list of them, a dict of them (first axes agree; a batch has the same form), or
     anything with `__len__` and `__getitem__`. Rows of the latter are read one by one with the global generators seeded by
     (seed, epoch, row), so random transforms do not depend on workers, processes or restarts, and joined by `collate`
-    (torch's default one). rows: numbers of those that are used, in the order of an epoch without shuffling; a part of a table
-    is so trained on without a copy of it. Raises BadOption, BadValues, ShapeMismatch, TooFewRows.
+    (torch's default one). Where there are `fetch(rows)`, which makes a whole batch of row numbers, and `about()`, a JSON value that
+    differs where the data do, a table is trained on whose batches nobody holds. rows: numbers of those that are used, in the order
+    of an epoch without shuffling; a part of a table is so trained on without a copy of it.
+
+    Raises BadOption, BadValues, ShapeMismatch, TooFewRows.
     """
     from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
@@ -162,14 +165,15 @@ def rows_of(
         raise BadOption("A batch has at least one row", value=batch_size, allowed="batch_size >= 1")
     if isinstance(data, TensorDataset):
         data = data.tensors
-    if _columns(data):
+    whole = callable(getattr(data, "fetch", None)) and callable(getattr(data, "about", None))
+    if whole or _columns(data):
         if workers or collate:
             raise BadOption(
                 "Tensors need neither workers nor collate",
                 value=f"workers={workers}, collate={collate}",
                 mend="Leave out",
             )
-        count, fetch, about = _tensors(data, what)
+        count, fetch, about = (len(data), _fetched(data), data.about) if whole else _tensors(data, what)
         start = None
     else:
         count, fetch, about, start = _dataset(data, seed, collate, workers, what)
@@ -199,6 +203,10 @@ def _columns(data: Any) -> bool:
     if isinstance(data, Mapping):
         return True
     return _column(data) or (isinstance(data, tuple | list) and bool(data) and all(map(_column, data)))
+
+
+def _fetched(data: Any) -> Callable[[np.ndarray, int], Any]:
+    return lambda rows, epoch: data.fetch(rows)
 
 
 def _tensors(data: Any, what: str) -> tuple[int, Callable[[np.ndarray, int], Any], Callable[[], dict[str, Any]]]:

@@ -17,7 +17,7 @@ from querist.effects.arrays import arm_codes
 from querist.effects.design import aipw_scores
 from querist.effects.estimator import Estimator
 from querist.effects.metrics import best_arm, qini, rate, rate_difference
-from querist.effects.nettrain import batches_of
+from querist.effects.netrows import batches_of
 from querist.effects.network import MTMT
 from querist.errors import UndefinedMetric
 from querist.sources.datasets.registry import locate

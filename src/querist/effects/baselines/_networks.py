@@ -84,6 +84,9 @@ class Networks(Estimator):
             low, high = (middle, high) if count(middle) <= budget else (low, middle)
         return min((low, high), key=lambda width: abs(count(width) - budget))
 
+    # Whether a loss with terms of its own is a sum over rows, so that a step may be taken in runs of few rows.
+    _by_rows: bool | None = None
+
     def _net(self, shape: Shape) -> Net:
         """A new network of a shape."""
         raise NotImplementedError
@@ -110,6 +113,7 @@ class Networks(Estimator):
                 sample,
                 self.links_,
                 observed=self._observed(self.links_, sample.outcomes.names),
+                runs=self._by_rows,
                 epochs=self.epochs,
                 batch_size=self.batch_size,
                 lr=self.lr,

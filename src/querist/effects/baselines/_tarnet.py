@@ -55,6 +55,8 @@ class TARNet(Networks):
     Source: Shalit, Johansson & Sontag (2017), with more arms than two and all outcomes at the end of each head.
     """
 
+    _by_rows = True
+
     def _net(self, shape: Shape) -> Net:
         return _Heads(shape)
 
@@ -73,6 +75,8 @@ class CFRNet(TARNet):
 
     Source: Shalit, Johansson & Sontag (2017); ours is the sliced distance in place of the entropic one, and the sum over arms.
     """
+
+    _by_rows = None  # a distance between arms looks at a batch as one
 
     def __init__(self, *, balance: str = "wasserstein", alpha: float = 0.1, **common: Any):
         super().__init__(**common)
@@ -106,6 +110,8 @@ class DragonNet(TARNet):
 
     Source: Shi, Blei & Veitch (2019); ours: several arms, and the move on the scale of the link.
     """
+
+    _by_rows = None  # its further terms have weights of their own
 
     def __init__(self, *, alpha: float = 1.0, targeted: float = 1.0, **common: Any):
         super().__init__(**common)

@@ -22,7 +22,7 @@ CLIP = (0.01, 0.99)
 
 def arm_shares(codes: Int[np.ndarray, "n"], arms: int, weight: Any = None) -> Float[np.ndarray, "arms"]:
     """Share of (weighted) rows in each of `arms` arms, control included."""
-    counts = np.bincount(codes, weights_of(weight, codes.size), minlength=arms)
+    counts = np.bincount(codes, None if weight is None else weights_of(weight, codes.size), minlength=arms)
     return counts / counts.sum()
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
+from querist.effects.allocators import release
+from querist.effects.arrays import index_type
 from querist.effects.estimator import Estimator, Parts
 from querist.effects.nettrain import links_for, train, validation_rows
 from querist.effects.network._architecture import preset_options
@@ -17,6 +19,7 @@ from querist.effects.network._evidence import Evidence, evidence
 from querist.effects.network._keeping import history_of, restore, shrinkage_of, state_of, summary_of
 from querist.effects.network._members import (
     architecture_of,
+    by_fold,
     by_rows,
     folder_of,
     latents_and_balance,
@@ -35,6 +38,9 @@ from querist.errors import BadOption
 from querist.statistics import torch_seed
 
 __all__ = ["MTMT"]
+
+AT_ONCE = 4_096
+"""Rows whose out-of-fold answers become scores at a time."""
 
 BALANCES = (None, "wasserstein", "mmd")
 SHRINK = ("tier", "flat", "slope", False)
@@ -296,14 +302,15 @@ class MTMT(Estimator):
             return source.surveyed.fold
         if self.folds == 1:
             return np.full(sample.n, -1)
-        return sample.folds(self.folds, by_outcome=True, seed=sample.seed)
+        dealt = sample.folds(self.folds, by_outcome=True, seed=sample.seed)
+        return dealt.astype(np.min_scalar_type(-self.folds))
 
     def _train(self, sample: Sample, fold: int, one: int, hooks: Sequence[Any]) -> tuple[Any, Any, Any]:
         """One network, trained on all rows that are not of its fold; what `fit` returned; what was watched."""
         if (source := getattr(self, "_source", None)) is not None:
             return source.train(self, sample, fold, one, hooks)
         seed = torch_seed(sample.seed, "mtmt", fold, one) % 2**31
-        rows = np.flatnonzero(self.folds_ != fold)
+        rows = np.flatnonzero(self.folds_ != fold).astype(index_type(sample.n))
         net = member(self.architecture_, sample.arm, seed)
         chosen: dict[str, Any] = refuse_small_batches(self.architecture_, self.device)
         if self.select == "rate":
@@ -335,27 +342,27 @@ class MTMT(Estimator):
         return ready(net), result, watched
 
     def _shrink(self, sample: Sample) -> Refit:
+        release()  # what training has let go
         return refit(self._evidence(sample), self.shrink)  # pyright: ignore[reportArgumentType]
 
     def _evidence(self, sample: Sample) -> Evidence:
-        def out_of_fold(part: slice) -> Float[np.ndarray, "r M+1 K"]:
-            fold, start = self.folds_[part], part.start
-            response = np.empty((len(fold), sample.arms + 1, len(sample.outcomes.names)))
-            for number, members in enumerate(self.networks_):
-                rows = np.flatnonzero(fold == number)
-                response[rows] = mean_response(members, self.links_, sample.encoded, start + rows)
-            return response
+        def out_of_fold(rows: Int[np.ndarray, "r"]) -> Float[np.ndarray, "r M+1 K"]:
+            if not len(rows):
+                return np.empty((0, sample.arms + 1, len(sample.outcomes.names)))
+            return mean_response(self.networks_[self.folds_[rows[0]]], self.links_, sample.encoded, rows)
 
         return evidence(
             lambda rows: self.design_.at(sample.encoded[rows]),
             out_of_fold,
             sample.arm,
-            np.where(sample.outcomes.observed, sample.outcomes.values, np.nan),
+            lambda rows: np.where(sample.outcomes.observed[rows], sample.outcomes.values[rows], np.nan),
             sample.propensity,
             sample.tier_weights,
             estimable=sample.estimable[1:] & sample.estimable[:1],
             weight=sample.weight,
             cluster=sample.cluster,
+            dtype=np.float32,
+            parts=by_fold(self.folds_, AT_ONCE),
         )
 
     # ------------------------------------------------------------------------------------------------------ predict

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["PRIOR", "Posterior", "Spectrum", "integrate_one", "integrate_two", "slices", "spectrum"]
+__all__ = ["PRIOR", "WORK", "Blocks", "Posterior", "Spectrum", "integrate_one", "integrate_two", "slices", "spectrum"]
 
 PRIOR = 0.1
 """Scale of the half-Cauchy prior of τ, in sd of the outcome."""
@@ -24,7 +24,35 @@ PRIOR = 0.1
 HELD = 1 << 17
 """Numbers of Z that are held at a time, several times over while they are worked on: 1 MiB in float64."""
 
+WORK = 8
+"""Numbers that are worked with for each one that is made where rows are few: scores of all arms for the mean of one."""
+
 Rows = Callable[[slice], Float[np.ndarray, "rows P"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """n rows of numbers that are made when they are asked for, by slices."""
+
+    n: int
+    made: Rows
+
+    def __call__(self, part: slice) -> Float[np.ndarray, "rows P"]:
+        return self.made(part)
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self.made(slice(0, 0)).shape[1]
+
+    def slices(self) -> Iterator[slice]:
+        """All rows in turn."""
+        return slices(self.n, self.width, WORK * max(self.width, WORK))
+
+    @classmethod
+    def of(cls, values: Float[np.ndarray, "n P"]) -> Blocks:
+        """Rows of an array."""
+        return cls(len(values), lambda part: values[part])
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +83,29 @@ class Spectrum:
         return self.vectors @ np.einsum("g,grc->rc", weight, shrunk)
 
 
-def spectrum(rows: Rows, y: Float[np.ndarray, "n C"], weight: Float[np.ndarray, "n"] | None = None) -> Spectrum:
+def spectrum(
+    rows: Rows, y: Float[np.ndarray, "n C"] | Blocks, weight: Float[np.ndarray, "n"] | None = None
+) -> Spectrum:
     """Decompose Z, given by its rows in slices, and project y on it; rows count with their weights. y has no missing values.
 
     [Z y] is brought to a triangle a block of rows at a time, so that no more than a block of it is held, and nothing is squared as
     in a Gram matrix. Source: Golub and Van Loan (2013), section 5.2.
     """
     triangle: Any = None
-    yy = np.zeros(y.shape[1])
-    width = rows(slice(0, 0)).shape[1] + y.shape[1]
-    for part in slices(len(y), width):
-        block = np.concatenate([rows(part), y[part]], axis=1)
+    y = y if isinstance(y, Blocks) else Blocks.of(y)
+    columns = y.width
+    yy = np.zeros(columns)
+    width = rows(slice(0, 0)).shape[1] + columns
+    for part in slices(y.n, width):
+        block = np.concatenate([rows(part), y(part)], axis=1)
         if weight is not None:
             block *= np.sqrt(weight[part])[:, None]
-        own = block[:, block.shape[1] - y.shape[1] :]
+        own = block[:, width - columns :]
         yy += np.einsum("nc,nc->c", own, own)
         triangle = np.linalg.qr(block if triangle is None else np.concatenate([triangle, block]), mode="r")
-    p = triangle.shape[1] - y.shape[1]
+    p = width - columns
     left, s, right = np.linalg.svd(triangle[:, :p], full_matrices=False)
-    return Spectrum(right.T, s**2, s[:, None] * (left.T @ triangle[:, p:]), yy, len(y))
+    return Spectrum(right.T, s**2, s[:, None] * (left.T @ triangle[:, p:]), yy, y.n)
 
 
 def _from_gram(gram: np.ndarray, zy: np.ndarray, yy: np.ndarray, n: int) -> Spectrum:
@@ -81,9 +113,9 @@ def _from_gram(gram: np.ndarray, zy: np.ndarray, yy: np.ndarray, n: int) -> Spec
     return Spectrum(vectors, values.clip(min=0), vectors.T @ zy, yy, n)
 
 
-def slices(n: int, width: int) -> Iterator[slice]:
-    """n rows in runs of some `HELD` numbers, of no fewer rows than columns."""
-    size = max(HELD // max(width, 1), width, 1)
+def slices(n: int, width: int, beside: int = 0) -> Iterator[slice]:
+    """n rows in runs of some `HELD` numbers, of no fewer rows than columns. beside: numbers a row that are worked with beside its own."""
+    size = max(HELD // max(width + beside, 1), width, 1)
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 

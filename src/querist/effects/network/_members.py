@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,13 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from querist.effects.arrays import BLOCK, as_they_appear
 from querist.effects.design import component_scores, effect_scores, gamma
 from querist.effects.encoder import Widths
 from querist.effects.links import Links
 from querist.effects.metrics import rate_values_of
-from querist.effects.nettrain import Batch, batches_of, made, outcome_terms, tensors_of
+from querist.effects.netrows import PREDICTED, Batch, batches_of, rows_within, tensors_of
+from querist.effects.nettrain import made, outcome_terms
 from querist.effects.network._architecture import Architecture
 from querist.effects.network._net import Network
 from querist.effects.network._watch import Watch
@@ -26,6 +28,7 @@ from querist.training.losses import balance
 
 __all__ = [
     "architecture_of",
+    "by_fold",
     "by_rows",
     "folder_of",
     "latents_and_balance",
@@ -43,7 +46,7 @@ WATCHED = 512
 """Rows of the batch that is watched."""
 
 ASKED = 1_024
-"""Rows that go through a network at a time where nothing is learnt: as many as stay in the caches."""
+"""Most rows that go through a network at a time where nothing is learnt: as many as stay in the caches."""
 
 
 def architecture_of(
@@ -67,12 +70,8 @@ def member(architecture: Architecture, arm: Int[np.ndarray, "n"], seed: int, *na
     """A new network. Embeddings are dealt to arms as they appear among the rows, so that names of arms change nothing."""
     net: Network = made(lambda: Network(architecture), seed, *names)
     if hasattr(net, "arms"):
-        treated = arm[arm > 0] - 1
-        seen, first = np.unique(treated, return_index=True)
-        order = [
-            *seen[np.argsort(first)].tolist(),
-            *(m for m in range(architecture.arms) if m not in set(seen.tolist())),
-        ]
+        seen = [code - 1 for code in as_they_appear(arm) if code > 0]
+        order = [*seen, *(m for m in range(architecture.arms) if m not in set(seen))]
         with torch.no_grad():
             net.arms.weight[torch.tensor(order)] = net.arms.weight.clone()
     return net
@@ -110,12 +109,17 @@ def validation_rate(sample: Sample, rows: Int[np.ndarray, "r"], links: Links) ->
         raise BadOption(
             "No outcome has rows of every arm to select by", value="select='rate'", mend="Give a larger val_fraction"
         )
-    batch = [torch.as_tensor(one) for one in (part.encoded.numbers, part.encoded.missing, part.encoded.codes)]
 
     def score(net: Any) -> dict[str, float]:
         device = next(net.parameters()).device
+        size = rows_within(net, lambda batch: net(*batch), part.encoded, ASKED) if device.type == "cpu" else PREDICTED
         with torch.no_grad():
-            response = links(net(*(one.to(device) for one in batch)).double().cpu()).numpy()
+            response = np.concatenate(
+                [
+                    links(net(*(one.to(device) for one in batch)).double().cpu()).numpy()
+                    for batch in batches_of(part.encoded, size)
+                ]
+            )
         total = response[:, 1:] - response[:, :1]
         values = [
             rate_values_of(psi[:, m], total[seen, m, k])[0] / sd
@@ -147,6 +151,20 @@ def refuse_small_batches(architecture: Architecture, device: str) -> dict[str, A
     return {"drop_last": True}
 
 
+def by_fold(folds: Int[np.ndarray, "n"], size: int) -> Iterator[Int[np.ndarray, "r"]]:
+    """Numbers of the rows of each fold in turn, `size` at a time: for every other number of rows the matrix products of a network
+    would keep something of their own."""
+    for number in range(int(folds.max()) + 1):
+        rest = np.empty(0, dtype=np.int64)
+        for start in range(0, len(folds), BLOCK):
+            rest = np.concatenate([rest, start + np.flatnonzero(folds[start : start + BLOCK] == number)])
+            while len(rest) >= size:
+                yield rest[:size]
+                rest = rest[size:]
+        if len(rest):
+            yield rest
+
+
 def by_rows(architecture: Architecture, balance: str | None) -> bool:
     """Whether the loss is a sum over rows: neither batch norm nor a distance between arms looks at a batch as one."""
     return balance is None and architecture.norm != "batch"
@@ -163,7 +181,8 @@ def name_of(fold: int, one: int) -> str:
 
 
 def ready(net: Network) -> Network:
-    """A trained network as it answers: on the CPU, in eval mode."""
+    """A trained network as it answers: on the CPU, in eval mode, without gradients."""
+    net.zero_grad(set_to_none=True)
     return net.to("cpu").eval()
 
 
@@ -171,10 +190,15 @@ def mean_response(
     members: Sequence[Network], links: Links, encoded: Encoded, rows: Int[np.ndarray, "r"] | None = None
 ) -> Float[np.ndarray, "n M+1 K"]:
     """Mean over networks of their mean outcomes under every arm, of all rows or of those named."""
+    first = members[0]
+    if first.at_once is None and (len(encoded) if rows is None else len(rows)) >= ASKED:
+        tried = encoded[slice(ASKED) if rows is None else rows[:ASKED]]
+        first.at_once = rows_within(first, lambda batch: first(*batch), tried, ASKED)
+    size = first.at_once or ASKED
     with torch.no_grad():
         found: list[Any] = [
             sum(links(net.precise(*batch)) for net in members) / len(members)
-            for batch in batches_of(encoded, ASKED, rows)
+            for batch in batches_of(encoded, size, rows)
         ]
     return torch.cat(found).numpy()
 

@@ -39,6 +39,7 @@ class Network(nn.Module):
     def __init__(self, architecture: Architecture):
         super().__init__()
         a = self.architecture = architecture
+        self.at_once: int | None = None  # rows that are asked for at a time, once that is known
         self.encoder = Encoder(a.numbers, a.levels, a.missing, unknown=a.unknown)
         self.experts = experts_of(a, self.encoder.width)
         self.gates = nn.Linear(self.encoder.width, a.outcomes * a.n_experts)

@@ -15,7 +15,8 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from querist.effects.network._evidence import Evidence, noise, observed, taken
+from querist.effects.network._evidence import Evidence, Pair, mean_of, noise, taken
+from querist.effects.network._gaussian import Blocks
 from querist.effects.network._linear import Linear, linear_model
 from querist.effects.network._slopes import slope_model
 from querist.errors import BadOption, TooFewRows
@@ -87,8 +88,13 @@ def refit(found: Evidence, method: Method = "tier") -> Refit:
     if found.n < 4:
         raise TooFewRows("Too few rows to shrink by", value=found.n, allowed="4 or more")
     if method == "flat":
-        total, psi = found.base[:, None] + found.increments, found.psi_base[:, None] + found.psi_increments
-        part, rows = _residual(found, "total", _flat(psi), _flat(total), found.estimable)
+
+        def totals(rows: Any) -> tuple[np.ndarray, np.ndarray]:
+            one = found.scores(rows)
+            said = one.base[:, None] + one.increments
+            return _flat(one.psi_base[:, None] + one.psi_increments - said), _flat(said)
+
+        part, rows = _residual(found, "total", totals, found.estimable)
         return Refit(method, found.tier_weights, {"total": part}, rows)
     parts: dict[str, Linear] = {}
     known = np.asarray(found.estimable.any(axis=0))[None]
@@ -97,20 +103,33 @@ def refit(found: Evidence, method: Method = "tier") -> Refit:
     table: list[dict[str, Any]] = []
     if free.any():
         mean, factor, told = arm_means(found, free)
-        psi, own, mean = _flat(found.psi_increments), _flat(found.increments), (mean * factor).reshape(-1)
+        mean = (mean * factor).reshape(-1)
+
+        def increments(rows: Any) -> tuple[np.ndarray, np.ndarray]:
+            one = found.scores(rows)
+            return _flat(one.psi_increments), _flat(one.increments)
+
         if method == "slope":
             names: list[Any] = [(m, k) for m in range(arms) for k in range(outcomes)]
-            part, rows = slope_model(found, "increments", psi, own, free.reshape(-1), mean, names)
+            part, rows = slope_model(found, "increments", increments, free.reshape(-1), mean, names)
         else:
             of = np.tile(np.arange(outcomes), arms)
-            part, rows = linear_model(found, "increments", psi, own, free.reshape(-1), of, mean, scales=1)
+            part, rows = linear_model(found, "increments", increments, free.reshape(-1), of, mean, scales=1)
         parts["increments"], table = part, [told, *rows]
     if method == "slope":
-        part, rows = slope_model(
-            found, "base", found.psi_base, found.base, known[0], None, [(None, k) for k in range(outcomes)]
-        )
+
+        def bases(rows: Any) -> tuple[np.ndarray, np.ndarray]:
+            one = found.scores(rows)
+            return one.psi_base, one.base
+
+        part, rows = slope_model(found, "base", bases, known[0], None, [(None, k) for k in range(outcomes)])
     else:
-        part, rows = _residual(found, "base", found.psi_base, found.base, known)
+
+        def missed(rows: Any) -> tuple[np.ndarray, np.ndarray]:
+            one = found.scores(rows)
+            return one.psi_base - one.base, one.base
+
+        part, rows = _residual(found, "base", missed, known)
     parts["base"] = part
     return Refit(method, found.tier_weights, parts, table + rows)
 
@@ -126,11 +145,12 @@ def arm_means(found: Evidence, free: Bool[np.ndarray, "M K"]) -> tuple[Float[np.
         columns = np.flatnonzero(free[:, k])
         if not columns.size:
             continue
-        y, rows = observed(found.psi_increments[:, columns, k])
+        rows = found.seen(k)
         weight = taken(found.weight, rows)
-        centre = np.average(y, axis=0, weights=weight)
-        mean[columns, k] = centre
-        variance = noise(y - centre, weight, taken(found.cluster, rows)) / len(y)
+        scores = found.blocks(lambda part, c=columns, k=k: found.scores(part).psi_increments[:, c, k], rows)
+        mean[columns, k] = centre = mean_of(scores, weight)
+        deviations = Blocks(scores.n, lambda part, f=scores, m=centre: f(part) - m)
+        variance = noise(deviations, weight, taken(found.cluster, rows)) / scores.n
         directions = int(found.estimable[:, k].sum()) - 1
         square += float((centre**2 / variance).sum()) * directions / columns.size
         df += directions
@@ -138,13 +158,11 @@ def arm_means(found: Evidence, free: Bool[np.ndarray, "M K"]) -> tuple[Float[np.
     return mean, factor, {"part": "arm means", "factor": factor, "t": square}
 
 
-def _residual(
-    found: Evidence, name: str, psi: np.ndarray, own: np.ndarray, known: np.ndarray
-) -> tuple[Linear, list[dict[str, Any]]]:
+def _residual(found: Evidence, name: str, missed: Pair, known: np.ndarray) -> tuple[Linear, list[dict[str, Any]]]:
     """The linear model of what the networks missed: a scale for the columns, one for what they said."""
-    of = np.tile(np.arange(found.base.shape[1]), known.shape[0])
-    return linear_model(found, name, psi - own, own, known.reshape(-1), of, None, scales=2)
+    of = np.tile(np.arange(known.shape[1]), known.shape[0])
+    return linear_model(found, name, missed, known.reshape(-1), of, None, scales=2)
 
 
 def _flat(values: Float[np.ndarray, "n M K"]) -> Float[np.ndarray, "n MK"]:
-    return values.reshape(len(values), -1)
+    return values.reshape(len(values), values.shape[1] * values.shape[2])

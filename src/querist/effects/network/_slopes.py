@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from querist.effects.network._evidence import SPREAD, Evidence, observed, taken
+from querist.effects.network._evidence import SPREAD, Evidence, Pair, taken
 from querist.effects.network._linear import Linear
 
 __all__ = ["slope_model", "slopes"]
@@ -17,8 +17,7 @@ __all__ = ["slope_model", "slopes"]
 def slope_model(
     found: Evidence,
     name: str,
-    psi: Float[np.ndarray, "n C"],
-    own: Float[np.ndarray, "n C"],
+    pair: Pair,
     known: Bool[np.ndarray, "C"],
     constant: Float[np.ndarray, "C"] | None,
     names: list[tuple[int | None, int]],
@@ -27,23 +26,24 @@ def slope_model(
 
     known: columns that are modelled; constant: means to use, else those of the scores; names: (arm or None, outcome) of each.
     """
-    columns, p = own.shape[1], found.p
+    columns, p = len(names), found.p
     centre, scale = np.zeros(p + columns), np.ones(p + columns)
     coefficients, means, table = np.zeros((p + columns, columns)), np.zeros(columns), []
     for c in np.flatnonzero(known):
-        y, rows = observed(psi[:, [c]])
-        said = own[:, c] if rows is None else own[rows, c]
-        weight = taken(found.weight, rows)
         m, k = names[c]
+        rows = found.seen(k)
+        y, said = (
+            np.concatenate([one(part)[:, 0] for part in one.slices()])
+            for one in (found.blocks(lambda part, c=c, j=j: pair(part)[j][:, [c]], rows) for j in (0, 1))
+        )
+        weight = taken(found.weight, rows)
         # As columns of the linear model: a slope on rounding would make rounding an effect.
         spread = np.sqrt(np.cov(said, aweights=weight, ddof=0))
-        slope, t = (
-            slopes(y[:, 0], said, weight, taken(found.cluster, rows)) if spread > SPREAD * found.sd[k] else (0.0, 0.0)
-        )
+        slope, t = slopes(y, said, weight, taken(found.cluster, rows)) if spread > SPREAD * found.sd[k] else (0.0, 0.0)
         factor = max(0.0, 1 - 1 / t**2) if slope > 0 and t > 0 else 0.0
         centre[p + c] = np.average(said, weights=weight)
         coefficients[p + c, c] = slope * factor
-        means[c] = np.average(y[:, 0], weights=weight) if constant is None else constant[c]
+        means[c] = np.average(y, weights=weight) if constant is None else constant[c]
         table.append({"part": name, "arm": m, "outcome": k, "slope": slope, "t": t, "factor": factor})
     return Linear(centre, scale, coefficients, means), table
 

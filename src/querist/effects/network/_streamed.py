@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from querist.effects.arrays import arm_codes
-from querist.effects.nettrain import batch_rows, in_runs, tensors_of
+from querist.effects.netrows import Table
+from querist.effects.nettrain import batch_rows, in_runs, run_rows
 from querist.effects.network._members import (
     by_rows,
     folder_of,
@@ -32,6 +32,7 @@ from querist.errors import BadOption
 from querist.sources.rows import Rows
 from querist.statistics import torch_seed
 from querist.training import fit as fit_network
+from querist.training.batches import rows_of
 
 if TYPE_CHECKING:
     from querist.effects.network._estimator import MTMT
@@ -55,7 +56,6 @@ class Source:
         seed = torch_seed(sample.seed, "mtmt", fold, one) % 2**31
         net = member(model.architecture_, sample.arm, seed)
         held = np.flatnonzero(self.surveyed.valid & (self.surveyed.fold != fold))
-        given = tensors_of(sample, model.links_, model.weighting)
         counts = self.rows(fold)
         size = batch_rows(int(counts.sum())) if model.batch_size == "auto" else int(model.batch_size)
         e = sample.propensity[0]
@@ -76,18 +76,19 @@ class Source:
             usable=sample.estimable,
             kinds=sample.outcomes.kinds,
         )
-        seen = torch.from_numpy(held)
-        check = {name: value[seen] for name, value in given.items()} if held.size else None
         watched = watch(sample, np.flatnonzero(self.surveyed.fold != fold), model.links_, model.weighting, seed)
         observed = latents_and_balance(model.balance, model.balance_weight)
+        given = Table(sample, model.links_, model.weighting)
+        run = run_rows(net, given, observed, np.arange(sample.n), model.device)
         chosen: dict[str, Any] = {}
-        if check is not None:
+        if held.size:
+            check = rows_of(given, min(size, run), seed=seed, shuffle=False, rows=held)
             chosen = {"validation": check, "patience": model.patience}
             if model.select == "rate":
                 chosen |= {"score": validation_rate(sample, held, model.links_), "monitor": "rate", "mode": "max"}
         refuse_small_batches(model.architecture_, model.device)
         if by_rows(model.architecture_, model.balance):
-            chosen |= in_runs(sample.outcomes.names, size, model.device)
+            chosen |= in_runs(sample.outcomes.names, size, model.device, run)
         how = {**model._how, "checkpoint": folder_of(model._how["checkpoint"], fold, one)}
         result = fit_network(
             net,

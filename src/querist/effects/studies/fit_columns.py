@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from querist.effects.configs import FitConfig
-from querist.effects.nettrain import batches_of
+from querist.effects.netrows import batches_of
 from querist.effects.parts import Effects
 from querist.effects.sample import Sample
 from querist.sources.rows import Encoded

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 from querist.errors import BadOption, TooFewRows, UnsupportedFormat, near
 from querist.sources.rows.facts import ColumnFacts, ColumnMissing
-from querist.sources.rows.table import BATCH_ROWS, Rows
+from querist.sources.rows.table import BATCH_ROWS, PASS_ROWS, Rows
 from querist.sources.rows.values import numbers, pc, texts
 
 __all__ = ["CLIP", "FORM", "MISSING", "UNKNOWN", "Columns", "Encoded", "learn", "name_order"]
@@ -150,7 +150,7 @@ class Columns:
             rows = open_rows(source)
             names, n = rows.names, rows.count()
             self._present(names)
-            batches = rows.batches(self.names) if self.names else iter(())
+            batches = rows.batches(self.names, rows=PASS_ROWS) if self.names else iter(())
         self._present(names)
         encoded = Encoded(
             np.zeros((n, len(self.numbers)), dtype=np.float32),
@@ -181,7 +181,7 @@ class Columns:
     def _cut(self, source: pa.RecordBatch | pa.Table) -> Iterator[Any]:
         self._present(source.schema.names)
         picked = source.select(list(self.names))
-        return (picked.slice(at, BATCH_ROWS) for at in range(0, source.num_rows, BATCH_ROWS))
+        return (picked.slice(at, PASS_ROWS) for at in range(0, source.num_rows, PASS_ROWS))
 
     def _present(self, names: Iterable[str]) -> None:
         there = set(names)
@@ -311,7 +311,7 @@ def learn(
     schema = rows.schema
     facts = [ColumnFacts.of(n, schema.field(n).type, "category" if n in levels else None) for n in chosen]
     start = 0
-    for batch in rows.batches(chosen):
+    for batch in rows.batches(chosen, rows=PASS_ROWS):
         for one in facts:
             one.update(batch.column(one.name), start)
         start += batch.num_rows

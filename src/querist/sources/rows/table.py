@@ -14,10 +14,14 @@ from querist.errors import BadOption, BadValues, UnknownName, near
 if TYPE_CHECKING:
     from querist.sources.rows.columns import Columns
 
-__all__ = ["BATCH_ROWS", "Pieces", "Rows", "exactly", "one_batch", "refuse_twins"]
+__all__ = ["BATCH_ROWS", "PASS_ROWS", "Pieces", "Rows", "exactly", "one_batch", "refuse_twins"]
 
 BATCH_ROWS = 131_072
 """Rows of a batch where nothing else is asked for: a million numbers at eight columns, 8 MiB."""
+
+PASS_ROWS = 16_384
+"""Rows at a time in passes over all columns of what is held in memory beside them: 6 MiB of float32 at a hundred columns. However
+many columns are read, the same rows are added up together."""
 
 
 class Rows:
