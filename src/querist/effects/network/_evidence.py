@@ -138,7 +138,8 @@ def evidence(
 
 
 def _by_rows(values: Any) -> Rows:
-    return values if callable(values) else lambda rows: np.asarray(values[rows], dtype=float)
+    made: Any = values if callable(values) else lambda rows: np.asarray(values[rows], dtype=float)
+    return made
 
 
 def mean_of(values: Blocks, weight: np.ndarray | None = None) -> Float[np.ndarray, "C"]:
