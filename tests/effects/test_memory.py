@@ -159,7 +159,7 @@ def kept(net: Network, n: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("options", "least", "most"), [({}, 32, 128), (preset_options("small"), 256, 1024), ({"expert": "ft"}, 16, 16)]
+    ("options", "least", "most"), [({}, 128, 512), (preset_options("small"), 512, 1024), ({"expert": "ft"}, 16, 64)]
 )
 def test_as_many_rows_are_differentiated_as_their_activations_allow(options, least, most):
     net = network(**options)
