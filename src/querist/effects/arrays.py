@@ -10,23 +10,18 @@ from jaxtyping import Bool, Float, Int
 
 from querist.effects.errors import ArmMissing, ControlAbsent, LengthMismatch, NoControl, NoTreated
 from querist.errors import BadValues, ShapeMismatch, TooFewRows, near
-from querist.statistics.arrays import as_array, compact, finite, numbered
+from querist.statistics.arrays import as_array, compact, finite, in_blocks, numbered
 
 __all__ = [
-    "BLOCK",
     "arm_codes",
     "as_they_appear",
     "codes_among",
     "column",
     "flags",
-    "index_type",
     "labels_of",
     "lengths",
     "matrix",
 ]
-
-BLOCK = 65_536
-"""Rows that are looked at together where all are: what is worked on beside them stays small."""
 
 
 def column(values: Any, what: str) -> Float[np.ndarray, "n"]:
@@ -154,16 +149,11 @@ def codes_among(
     return labels, position[inverse]
 
 
-def index_type(n: int) -> type[np.signedinteger]:
-    """The type in which numbers of n rows are kept: half the bytes where they go into them."""
-    return np.int32 if n < 2**31 else np.int64
-
-
 def as_they_appear(codes: Int[np.ndarray, "n"]) -> list[int]:
     """The different numbers among the rows in the order in which they are first met, looked for block by block."""
     found: dict[int, None] = {}
-    for start in range(0, len(codes), BLOCK):
-        seen, first = np.unique(codes[start : start + BLOCK], return_index=True)
+    for part in in_blocks(len(codes)):
+        seen, first = np.unique(codes[part], return_index=True)
         found |= dict.fromkeys(seen[np.argsort(first)].tolist())
     return list(found)
 

@@ -13,13 +13,13 @@ from jaxtyping import Float, UInt64
 from sklearn.base import BaseEstimator
 
 from querist.effects.allocators import release
-from querist.effects.arrays import BLOCK
 from querist.effects.outcomes import Outcomes, prepare_outcomes
 from querist.effects.parts import Effects
 from querist.effects.reading import Roles, read_people, roles_of
 from querist.effects.sample import NotEstimable, Sample, control_of, sample_of
 from querist.errors import BadOption, BadValues, NumericalFailure, near
 from querist.sources.rows import Columns, Encoded, Rows, hash_rows, open_rows
+from querist.statistics.arrays import in_blocks
 
 __all__ = ["Estimator", "Parts", "refuse_hooks"]
 
@@ -326,8 +326,8 @@ def refuse_hooks(model: Estimator, hooks: Sequence[Any]) -> None:
 def _smallest(encoded: Encoded) -> UInt64[np.ndarray, "h"]:
     """The smallest different hashes of rows, at most `HASHES`."""
     kept = np.empty(0, dtype=np.uint64)
-    for start in range(0, len(encoded), BLOCK):
-        kept = np.unique(np.concatenate([kept, hash_rows(encoded[start : start + BLOCK])]))[:HASHES]
+    for part in in_blocks(len(encoded)):
+        kept = np.unique(np.concatenate([kept, hash_rows(encoded[part])]))[:HASHES]
     return kept.copy()  # not a view of what was sorted
 
 

@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import nn
 
-from querist.effects.arrays import BLOCK
 from querist.effects.design import balance_weights
 from querist.effects.links import Links
 from querist.effects.sample import Sample
 from querist.sources.rows import Encoded
+from querist.statistics.arrays import in_blocks
 
 __all__ = ["ACTIVATIONS", "PREDICTED", "Batch", "Table", "batches_of", "encoded_tensors", "rows_within", "tensors_of"]
 
@@ -67,8 +67,8 @@ class Table:
     def about(self) -> dict[str, Any]:
         """Rows, and a checksum of every column."""
         digests: dict[str, Any] = {}
-        for start in range(0, max(len(self), 1), BLOCK):
-            for name, value in self.fetch(slice(start, start + BLOCK)).items():
+        for part in in_blocks(max(len(self), 1)):
+            for name, value in self.fetch(part).items():
                 digest = digests.setdefault(name, hashlib.sha256(f"{value.dtype} {list(value.shape[1:])}".encode()))
                 digest.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().data)
         return {"rows": len(self), "columns": {name: one.hexdigest()[:32] for name, one in digests.items()}}

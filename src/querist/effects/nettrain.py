@@ -11,13 +11,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import nn
 
-from querist.effects.arrays import index_type
 from querist.effects.links import Link, Links, link_of
 from querist.effects.netrows import PREDICTED, Batch, Table, batches_of, rows_within
 from querist.effects.sample import Sample
 from querist.errors import BadOption, TooFewRows, UnknownName, near
 from querist.sources.rows import Encoded
 from querist.statistics import torch_seed
+from querist.statistics.arrays import index_type
 from querist.training import Fit, fit
 from querist.training.accelerate import on_cpu
 from querist.training.batches import rows_of

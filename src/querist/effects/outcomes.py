@@ -15,15 +15,13 @@ from querist.errors import BadOption, ShapeMismatch, UnknownName, near
 from querist.sources.rows.open import open_rows
 from querist.sources.rows.table import Rows
 from querist.sources.rows.values import kind_of, numbers, plain, texts
+from querist.statistics.arrays import in_blocks
 
 __all__ = ["KINDS", "Kind", "Outcomes", "check_kind", "parse_outcomes", "prepare_outcomes"]
 
 Kind = Literal["binary", "continuous", "count", "hurdle"]
 
 KINDS: tuple[str, ...] = get_args(Kind)
-
-BLOCK = 1 << 16
-"""Rows that are compared at a time."""
 
 _ALLOWED = {
     "binary": "0 and 1",
@@ -74,8 +72,8 @@ class Outcomes:
 
 def _held_by(column: np.ndarray, kind: type) -> bool:
     """Whether floats of this kind hold every value as it is."""
-    for start in range(0, column.size, BLOCK):
-        part = column[start : start + BLOCK]
+    for rows in in_blocks(column.size):
+        part = column[rows]
         with np.errstate(over="ignore"):
             if not np.array_equal(part.astype(kind), part, equal_nan=True):
                 return False

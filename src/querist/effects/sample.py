@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from querist.effects.arrays import BLOCK, arm_codes, lengths
+from querist.effects.arrays import arm_codes, lengths
 from querist.effects.design import clipped, estimated_propensity, propensities
 from querist.effects.errors import ArmInFeatures, ControlAbsent
 from querist.effects.outcomes import Outcomes
 from querist.errors import BadOption, BadValues
 from querist.sources.rows import Columns, Encoded
 from querist.statistics import folds
+from querist.statistics.arrays import BLOCK, in_blocks, weights_of
 from querist.statistics.arrays import codes as ids_as_codes
-from querist.statistics.arrays import weights_of
 
 __all__ = ["NotEstimable", "Sample", "control_of", "refuse_arm_columns", "sample_of"]
 
@@ -104,8 +104,7 @@ class Sample:
         part = slice(None) if rows is None else rows
         n = self.n if rows is None else len(rows)
         strata, numbers = np.empty(n, dtype=np.uint8), {}
-        for start in range(0, n, BLOCK):
-            block = slice(start, min(start + BLOCK, n))
+        for block in in_blocks(n):
             cells = self._cells(block if rows is None else rows[block], by_outcome)
             seen, first, inverse = np.unique(cells, return_index=True, return_inverse=True)
             for cell in seen[np.argsort(first)].tolist():

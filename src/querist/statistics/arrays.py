@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,17 +12,23 @@ from numpy.typing import ArrayLike
 from querist.errors import BadOption, BadValues, NonFinite, ShapeMismatch
 
 __all__ = [
+    "BLOCK",
     "as_array",
     "check_level",
     "codes",
     "compact",
     "finite",
+    "in_blocks",
+    "index_type",
     "numbered",
     "refuse_nonfinite",
     "same_length",
     "to_numpy",
     "weights_of",
 ]
+
+BLOCK = 1 << 16
+"""Rows that are looked at together where all are: what is worked on beside them stays small."""
 
 
 def as_array(values: Any) -> np.ndarray:
@@ -115,6 +122,16 @@ def numbered(labels: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
             return known, place if seen.all() else (np.cumsum(seen) - 1)[place]
     known, inverse = np.unique(labels, return_inverse=True)
     return known, inverse.reshape(-1)
+
+
+def in_blocks(n: int, size: int = BLOCK) -> Iterator[slice]:
+    """n rows, `size` at a time."""
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+
+def index_type(n: int) -> type[np.signedinteger]:
+    """The type in which numbers of n rows are kept: half the bytes where they go into them."""
+    return np.int32 if n < 2**31 else np.int64
 
 
 def compact(numbers: Int[np.ndarray, "n"], count: int) -> Int[np.ndarray, "n"]:

@@ -7,7 +7,7 @@ from jaxtyping import Int
 from numpy.typing import ArrayLike
 
 from querist.errors import BadOption, TooFewRows
-from querist.statistics.arrays import codes, same_length
+from querist.statistics.arrays import codes, index_type, same_length
 from querist.statistics.streams import stream
 
 __all__ = ["folds"]
@@ -42,7 +42,7 @@ def folds(
     totals = np.bincount(stratum, minlength=count)
     stratum = stratum.astype(np.min_scalar_type(count), copy=False)
     # The numbers that `permutation(units)` draws, in half the bytes where they go into them.
-    order = np.arange(units, dtype=np.int32 if units < 2**31 else np.int64)
+    order = np.arange(units, dtype=index_type(units))
     stream(seed, "folds", k).shuffle(order)
     if unit is None or units == n:  # every unit is one row: its stratum says all
         profile = stratum if unit is None else stratum[np.argsort(unit)]

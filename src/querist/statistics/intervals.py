@@ -8,14 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from querist.errors import BadOption, BadValues, TooFewRows
-from querist.statistics.arrays import as_array, check_level, codes, compact, finite, same_length, weights_of
+from querist.statistics.arrays import as_array, check_level, codes, compact, finite, in_blocks, same_length, weights_of
 from querist.statistics.estimate import Estimate
 
 __all__ = ["mean_interval", "paired_t", "t_estimate", "wilson"]
-
-
-BLOCK = 1 << 16
-"""Rows that are looked up in a table at a time: wider than a byte, what they are looked up by would be copied whole."""
 
 
 def t_estimate(estimate: float, se: float, degrees: int, level: float, n: int, method: str) -> Estimate:
@@ -97,8 +93,8 @@ def mean_interval(
         lone = size == 1
         centre = np.where(lone, 0.0, np.bincount(strata, sums, minlength=blocks) / size)
         factor = np.where(lone, 1.0, size / np.maximum(size - 1, 1))
-        for start in range(0, groups, BLOCK):
-            part, of = sums[start : start + BLOCK], strata[start : start + BLOCK]
+        for rows in in_blocks(groups):  # at once, what they are looked up by would be copied whole
+            part, of = sums[rows], strata[rows]
             part -= centre[of]
             part *= part
             part *= factor[of]

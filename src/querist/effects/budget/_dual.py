@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-from querist.effects.budget._hull import Steps, blocks, hull
+from querist.effects.budget._hull import BLOCK, Steps, hull
 from querist.effects.budget._path import ROUNDING, Allocation, filled, finished
+from querist.statistics.arrays import in_blocks
 
 __all__ = ["dual"]
 
@@ -60,7 +61,7 @@ def dual(reward: Float[np.ndarray, "n M"], cost: Float[np.ndarray, "n M"], budge
 def _steepest(reward: np.ndarray, cost: np.ndarray) -> float:
     """A price at which nobody buys."""
     top = 0.0
-    for part in blocks(len(reward)):
+    for part in in_blocks(len(reward), BLOCK):
         r, c = reward[part], cost[part]
         paid = c > 0
         if paid.any():
@@ -71,7 +72,7 @@ def _steepest(reward: np.ndarray, cost: np.ndarray) -> float:
 def _picked(reward: np.ndarray, cost: np.ndarray, price: float) -> tuple[Int[np.ndarray, "n"], float]:
     """Everybody's best arm at a price, the cheapest of equals, and what it costs in all."""
     arm, spent = np.zeros(len(reward), dtype=np.int64), 0.0
-    for part in blocks(len(reward)):
+    for part in in_blocks(len(reward), BLOCK):
         r, c = reward[part], cost[part]
         net = r - price * c
         pick = net.argmax(axis=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +11,9 @@ from jaxtyping import Float, Int
 from querist.effects.arrays import matrix
 from querist.effects.errors import BudgetRange, CostRange
 from querist.errors import ShapeMismatch
-from querist.statistics.arrays import compact, to_numpy
+from querist.statistics.arrays import compact, in_blocks, to_numpy
 
-__all__ = ["Steps", "blocks", "budget_of", "costs_of", "hull", "rewards_of"]
+__all__ = ["BLOCK", "Steps", "budget_of", "costs_of", "hull", "rewards_of"]
 
 BLOCK = 1 << 14
 """Rows of a block: five arms' costs and rewards of a block stay in the second-level cache."""
@@ -62,12 +61,6 @@ def budget_of(budget: Any) -> float:
     return value
 
 
-def blocks(n: int) -> Iterator[slice]:
-    """Rows in blocks."""
-    for start in range(0, n, BLOCK):
-        yield slice(start, min(start + BLOCK, n))
-
-
 def hull(reward: Float[np.ndarray, "n M"], cost: Float[np.ndarray, "n M"]) -> Steps:
     """The hull of every person, from (0, 0) or the best free arm; dominated arms and arms below the hull have no step.
 
@@ -77,7 +70,7 @@ def hull(reward: Float[np.ndarray, "n M"], cost: Float[np.ndarray, "n M"]) -> St
     small = compact(np.zeros(0, dtype=np.int64), arms + 1).dtype
     initial = np.zeros(n, dtype=small)
     found: list[list[tuple[np.ndarray, ...]]] = [[] for _ in range(arms)]
-    for part in blocks(n):
+    for part in in_blocks(n, BLOCK):
         r, c = reward[part], cost[part]
         size = len(r)
         free = np.where(c == 0, r, -np.inf)

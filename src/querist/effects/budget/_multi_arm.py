@@ -8,11 +8,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from querist.effects.arrays import lengths, matrix
-from querist.effects.budget._hull import blocks, budget_of, costs_of, hull, rewards_of
+from querist.effects.budget._hull import BLOCK, budget_of, costs_of, hull, rewards_of
 from querist.effects.budget._path import budget_path, sorted_path
 from querist.effects.errors import BudgetRange
 from querist.errors import UndefinedMetric
 from querist.statistics import Estimate, mean_interval
+from querist.statistics.arrays import in_blocks
 
 __all__ = ["SpendCurve", "multi_arm_qini", "spend_curve"]
 
@@ -67,7 +68,7 @@ def spend_curve(reward: Any, psi: Any, cost: Any) -> SpendCurve:
 def _gains(row: np.ndarray, arm: np.ndarray, previous: np.ndarray, psi: np.ndarray) -> Float[np.ndarray, "steps"]:
     """What each step adds to ψ. Steps are looked up a block at a time, as places of all of them would be as wide as what is found."""
     found = np.empty(row.size)
-    for part in blocks(row.size):
+    for part in in_blocks(row.size, BLOCK):
         who, before = row[part], previous[part]
         held = np.where(before > 0, psi[who, np.maximum(before, 1) - 1], 0.0)
         found[part] = psi[who, arm[part] - 1] - held
@@ -111,7 +112,7 @@ def _model(
     if gains.size:
         count = edges.size - 1
         inside, length = np.empty(count), np.empty(count)
-        for part in blocks(count):
+        for part in in_blocks(count, BLOCK):
             left, right = spend[edges[part]] / n, spend[edges[part.start + 1 : part.stop + 1]] / n
             inside[part] = cut = np.clip((most - left) / (right - left), 0.0, 1.0)
             length[part] = cut * (most - left - cut * (right - left) / 2)
@@ -121,7 +122,7 @@ def _model(
         total *= inside
         reached = np.cumsum(total)
         whole = reached[-1]
-        for part in blocks(count):
+        for part in in_blocks(count, BLOCK):
             middle = reached[part] - total[part] / 2
             margin = np.where(inside[part] > 0, inside[part] * (whole - middle), 0.0)
             first, last = int(edges[part.start]), int(edges[part.stop])
@@ -165,7 +166,7 @@ def _reference(reward: np.ndarray, psi: np.ndarray, cost: np.ndarray, most: floa
         dv[-1] += most - x[-1]
         dx[-1] -= v[-1]
     values = np.zeros(len(psi))
-    for part in blocks(len(psi)):
+    for part in in_blocks(len(psi), BLOCK):
         for k, arm in enumerate(order):
             if arm:
                 values[part] += dv[k] * psi[part, arm - 1] + dx[k] * cost[part, arm - 1]

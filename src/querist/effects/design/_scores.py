@@ -12,13 +12,9 @@ from querist.effects.arrays import arm_codes, column, lengths, matrix
 from querist.effects.design._propensity import arm_shares, propensities
 from querist.errors import BadOption, BadValues, ShapeMismatch
 from querist.statistics import Estimate, mean_interval
-from querist.statistics.arrays import finite
+from querist.statistics.arrays import finite, in_blocks
 
 __all__ = ["aipw_scores", "ate", "component_scores", "corrected", "effect_scores", "gamma", "tier_weights_of"]
-
-
-BLOCK = 1 << 16
-"""Rows that are corrected at a time, lest places and differences be held of all."""
 
 
 def aipw_scores(
@@ -74,9 +70,8 @@ def corrected(
     y: Float[np.ndarray, "n"],
     e: Float[np.ndarray, "n arms"],
 ) -> Float[np.ndarray, "n arms"]:
-    """Γ of responses μ, in their place: the array that is given is changed."""
-    for start in range(0, codes.size, BLOCK):
-        part = slice(start, start + BLOCK)
+    """Γ of responses μ, in their place: the array that is given is changed. Places and differences are not held of all rows."""
+    for part in in_blocks(codes.size):
         found, arm, own = mu[part], codes[part], e[part]
         rows = np.arange(arm.size)
         found[rows, arm] += (y[part] - found[rows, arm]) / own[rows, arm]

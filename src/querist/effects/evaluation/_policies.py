@@ -18,7 +18,7 @@ from querist.effects.evaluation._given import Cell, Given, Scored
 from querist.effects.metrics import best_arms, highest
 from querist.errors import UndefinedMetric
 from querist.statistics import Estimate, mean_interval
-from querist.statistics.arrays import compact
+from querist.statistics.arrays import compact, in_blocks
 
 __all__ = ["Worth", "chosen_arms", "multi_arm_rows", "policy_rows", "worths"]
 
@@ -29,9 +29,6 @@ ALL_CONTROL, BEST, CHANCE, NATURAL = (
     "natural response, same counts",
 )
 METHODS = ("dr", "ips", "snips")
-BLOCK = 1 << 16
-"""Rows of which the chances of arms are held at a time."""
-
 Which = Literal["alone", "together", "both"]
 """Outcomes each alone, weighed together, or the one after the other."""
 
@@ -120,7 +117,7 @@ def _same(values: np.ndarray) -> np.ndarray:
 def chosen_arms(reward: Float[np.ndarray, "m M"]) -> Int[np.ndarray, "m"]:
     """The arm of the largest predicted reward, control (0) where none is above 0; the first of equals."""
     chosen = np.zeros(len(reward), dtype=compact(np.zeros(0, dtype=int), reward.shape[1] + 1).dtype)
-    for part in blocks(len(reward)):
+    for part in in_blocks(len(reward)):
         best = np.argmax(reward[part], axis=1)
         chosen[part] = np.where(reward[part][np.arange(best.size), best] > 0, best + 1, 0)
     return chosen
@@ -156,11 +153,6 @@ class Rule:
     def single(cls, arms: int, arm: int) -> Rule:
         """Everybody gets one arm."""
         return cls(arms, shares=np.eye(arms)[arm])
-
-
-def blocks(n: int) -> Iterator[slice]:
-    """Rows in blocks."""
-    return (slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK))
 
 
 def policy_rows(
@@ -240,7 +232,7 @@ def _difference(
 def _followed(gamma: Float[np.ndarray, "m arms"], policy: Rule, other: Rule | None = None) -> Float[np.ndarray, "m"]:
     """Σ_m π_m Γ_m of each row, or that of the difference of two policies."""
     found = np.empty(len(gamma))
-    for part in blocks(len(gamma)):
+    for part in in_blocks(len(gamma)):
         size = part.stop - part.start
         chances = policy.at(part, size)
         if other is not None:
@@ -255,7 +247,7 @@ def _values(worth: Worth, gamma: np.ndarray, policy: Rule, method: str) -> Float
     if method == "dr":
         return _followed(gamma, policy)
     weight = np.empty(worth.y.size)
-    for part in blocks(weight.size):
+    for part in in_blocks(weight.size):
         arm = worth.cell.arm[part]
         rows = np.arange(arm.size)
         weight[part] = policy.at(part, arm.size)[rows, arm] / worth.cell.e[part][rows, arm]

@@ -15,6 +15,7 @@ from querist.effects.metrics._order import order
 from querist.errors import BadOption, TooFewRows, UndefinedMetric
 from querist.statistics import Estimate, mean_interval
 from querist.statistics.arrays import codes as id_codes
+from querist.statistics.arrays import index_type
 from querist.statistics.intervals import t_estimate
 
 __all__ = ["Calibration", "CalibrationBins", "calibration"]
@@ -105,7 +106,7 @@ def _line(psi: np.ndarray, x: np.ndarray, cluster: Any, block: Any, level: float
 
 def _bins(psi: np.ndarray, x: np.ndarray, bins: int, cluster: Any, level: float) -> CalibrationBins:
     placed = order(-x)
-    of_group = np.empty(placed.groups, dtype=np.int32 if bins < 2**31 else np.int64)
+    of_group = np.empty(placed.groups, dtype=index_type(bins))
     for part, start, end in placed.pieces():
         middle = (start + end) / 2  # of a tie group, which goes whole to the bin that holds it
         of_group[part] = np.minimum((bins * middle / x.size).astype(int), bins - 1)

@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from querist.effects.allocators import release
-from querist.effects.arrays import index_type
 from querist.effects.estimator import Estimator, Parts
 from querist.effects.nettrain import links_for, train, validation_rows
 from querist.effects.network._architecture import preset_options
@@ -36,6 +35,7 @@ from querist.effects.network._streamed import fit_streamed
 from querist.effects.sample import Sample
 from querist.errors import BadOption
 from querist.statistics import torch_seed
+from querist.statistics.arrays import index_type
 
 __all__ = ["MTMT"]
 

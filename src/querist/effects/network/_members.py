@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from querist.effects.arrays import BLOCK, as_they_appear
+from querist.effects.arrays import as_they_appear
 from querist.effects.design import component_scores, effect_scores, gamma
 from querist.effects.encoder import Widths
 from querist.effects.links import Links
@@ -24,6 +24,7 @@ from querist.effects.sample import Sample
 from querist.errors import BadOption
 from querist.sources.rows import Columns, Encoded
 from querist.statistics import stream
+from querist.statistics.arrays import in_blocks
 from querist.training.losses import balance
 
 __all__ = [
@@ -156,8 +157,8 @@ def by_fold(folds: Int[np.ndarray, "n"], size: int) -> Iterator[Int[np.ndarray, 
     would keep something of their own."""
     for number in range(int(folds.max()) + 1):
         rest = np.empty(0, dtype=np.int64)
-        for start in range(0, len(folds), BLOCK):
-            rest = np.concatenate([rest, start + np.flatnonzero(folds[start : start + BLOCK] == number)])
+        for part in in_blocks(len(folds)):
+            rest = np.concatenate([rest, part.start + np.flatnonzero(folds[part] == number)])
             while len(rest) >= size:
                 yield rest[:size]
                 rest = rest[size:]
